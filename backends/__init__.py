@@ -1,0 +1,1 @@
+"""Formula graph -> readable module or picture, one folder per backend."""

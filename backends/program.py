@@ -1,0 +1,91 @@
+"""A compiled model with the source of its module: what `transformula.compile` returns."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..compiler.driver import Compiled, compile_graph
+from ..compiler.ir import Graph
+from ..compiler.ledger import Ledger
+from ..grammar.diagnostics import did_you_mean, error
+
+BACKENDS = {"numpy": ".numpy.emit"}
+"""Backends that write modules: each is a module of this package with `emit(compiled) -> str`."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A model compiled for a backend."""
+
+    compiled: Compiled
+    backend: str
+
+    @property
+    def name(self) -> str:
+        """The model's name in the spec."""
+        return self.compiled.entry
+
+    @property
+    def graph(self) -> Graph:
+        """The formula graph after the last pass."""
+        return self.compiled.graph
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the passes did, and what they refused."""
+        return self.compiled.ledger
+
+    @cached_property
+    def source(self) -> str:
+        """The text of the standalone module."""
+        emit: Callable[[Compiled], str] = import_module(BACKENDS[self.backend], __package__).emit
+        return emit(self.compiled)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the module; a file that is there is replaced in one step, never half-written."""
+        return write_text(Path(path), self.source)
+
+    def __repr__(self) -> str:
+        return f"<Program {self.name} for {self.backend}: {len(self.graph.nodes())} nodes>"
+
+
+def compile(
+    spec: str | Path,
+    backend: str = "numpy",
+    config: Mapping[str, Any] | None = None,
+    entry: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    without: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+    until: str | None = None,
+) -> Program:
+    """A model of a spec as a program with `.source`, `.save(path)`, `.graph` and `.ledger`.
+
+    `spec` is a shipped spec's name, a path or the text itself; `config` holds keys of config.json, `settings` entries of
+    the spec's own config. Raises `TransformulaError` with every mistake found.
+    """
+    if backend not in BACKENDS:
+        raise error("C621", f"there is no backend `{backend}`", help=did_you_mean(backend, BACKENDS) or f"There are {', '.join(BACKENDS)}.")
+    return Program(compile_graph(spec, config, entry, settings, without, only, until), backend)
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Writes a text through a temporary file beside its place, so that it is there wholly or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return path

@@ -1,0 +1,1 @@
+"""Syntax tree -> checked and optimised formula graph; never imports a backend."""

@@ -1,0 +1,222 @@
+"""The names that every spec knows: reductions, scalar functions, indices, draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ..grammar import syntax as s
+from . import arithmetic, expressions, ir, ops
+from .ir import Axis, Node
+from .values import Builtin, Choice, Tensor, Value
+
+if TYPE_CHECKING:
+    from .scope import Scope
+
+CONSTANTS: dict[str, Value] = {
+    "π": math.pi,
+    "pi": math.pi,
+    "inf": math.inf,
+    "true": True,
+    "false": False,
+    "none": Choice(None),
+}
+SCALAR = ("exp", "log", "sqrt", "erf", "tanh", "sin", "cos", "abs", "floor", "ceil", "sign")
+DRAWS = {"bernoulli": (1, "bool"), "uniform": (2, "real"), "randint": (2, "int"), "sample": (1, "int")}
+LATER = ("sort", "repeat", "spans")
+OTHERS = ("index", "position", "rank", "dropout", "stop")
+NAMES = (*CONSTANTS, *SCALAR, *ops.REDUCTIONS, *DRAWS, *OTHERS, *LATER)
+
+
+def value(name: str) -> Value | None:
+    """The constant or function of this name, or None."""
+    if name in CONSTANTS:
+        return CONSTANTS[name]
+    return Builtin(name) if name in NAMES else None
+
+
+def call(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Value:
+    """The result of a builtin function."""
+    for arg in args:
+        if arg.name is not None:
+            raise scope.fail("N220", f"{fn.name} takes no argument by name", arg.span)
+    if fn.name in LATER:
+        raise scope.fail(
+            "X990", f"`{fn.name}` makes a result of another length, which this version cannot compile yet", expr.span
+        )
+    if fn.name in ("index", "position"):
+        return _place(scope, fn.name, args, expr)
+    if fn.name in ops.REDUCTIONS and (fn.axes or fn.name not in ("max", "min") or len(args) < 2):
+        return _reduce(scope, fn, args, expr)
+    if fn.name in ("max", "min"):
+        return _extreme(scope, fn.name, args, expr)
+    if fn.name == "rank":
+        return _rank(scope, fn, args, expr)
+    if fn.name in DRAWS:
+        return _draw(scope, fn, args, expr)
+    if fn.name == "dropout":
+        return _dropout(scope, args, expr)
+    count(scope, fn.name, args, 1, expr)
+    found = expressions.lower(scope, args[0].value)
+    if fn.name == "stop":
+        made = expressions.tensor(scope, found, args[0].value)
+        return Tensor(ir.apply("stop", made.node), made.bottom, made.zero)
+    return arithmetic.unary(scope, fn.name, found, args[0].value)
+
+
+def count(scope: Scope, name: str, args: Sequence[s.Arg], wanted: int, expr: s.Node) -> None:
+    """An error unless there are as many arguments as wanted."""
+    if len(args) != wanted:
+        raise scope.fail("N221", f"{name} takes {wanted} argument{'s' * (wanted != 1)}, not {len(args)}", expr.span)
+
+
+def _place(scope: Scope, name: str, args: Sequence[s.Arg], expr: s.Call) -> Tensor:
+    count(scope, name, args, 1, expr)
+    axis = args[0].value
+    if not isinstance(axis, s.Name):
+        raise scope.fail("A115", f"{name} takes the name of an axis", args[0].span, help=f"For example {name}(seq).")
+    found = scope.axis(axis.name)
+    if found is None:
+        raise scope.fail(
+            "A110",
+            f"`{name}({axis.name})`: this {scope.entry.definition.kind if scope.entry else 'text'} does not see `{axis.name}`",
+            axis.span,
+            help=f"Its place is the caller's: declare a parameter with it, like x[{axis.name}], or take the place as a parameter.",
+        )
+    if name == "position" and found.ragged:
+        return Tensor(ir.position(found))
+    return Tensor(ir.index(found))
+
+
+def _reduce(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Tensor:
+    count(scope, fn.name, args, 1, expr)
+    inner = scope
+    if fn.index:
+        inner = scope.child()
+        for name, axis in fn.index:
+            inner.values[name] = Tensor(ir.index(axis))
+    made = expressions.tensor(inner, expressions.lower(inner, args[0].value), args[0].value)
+    if not fn.axes:
+        raise _which(scope, fn.name, made, expr)
+    fn = _settled(scope, fn, made)
+    conditions = dict(fn.restrict)
+    relation = arithmetic.both([*(t.node for t in conditions.values()), *(scope.condition(a) for a in fn.axes)])
+    written = {axis: name for axis, name in zip(fn.axes, fn.written, strict=False)}
+    for axis in fn.axes:
+        if axis not in made.axes and not (relation is not None and axis in relation.axes):
+            raise _no_axis(scope, fn, made, axis, written.get(axis), args[0].value)
+    relation = _bottom(scope, fn.name, made, relation, expr)
+    if fn.name in ("count", "any", "all") and made.node.kind not in ("bool", "unknown"):
+        raise scope.fail("M504", f"{fn.name} counts where something holds: it needs a truth value", args[0].span)
+    if fn.name not in ("count", "any", "all") and made.node.kind == "bool":
+        raise scope.fail("M503", "a truth value is no number", args[0].span, help=f"count[…] counts where it holds.")
+    if fn.name == "argmax" and len(fn.axes) != 1:
+        raise scope.fail("A116", "argmax takes one axis", expr.span)
+    return Tensor(ir.reduce(fn.name, made.node, fn.axes, relation))
+
+
+def _settled(scope: Scope, fn: Builtin, made: Tensor) -> Builtin:
+    """Axes that only the argument (or a condition) carries are found in it."""
+    known: dict[Axis, Axis] = {}
+    for axis in fn.axes:
+        if axis.tag == -9:
+            hits = [scope.find(one, axis.name) for one in (made, *(t for _, t in fn.restrict))]
+            known[axis] = next((h for h in hits if h is not None), axis)
+    axes = tuple(known.get(a, a) for a in fn.axes)
+    axes = tuple(scope.find(made, scope.label(a)) or a for a in axes)
+    moved = dict(zip(fn.axes, axes, strict=True))
+    return Builtin(fn.name, axes, tuple((moved.get(a, a), t) for a, t in fn.restrict), fn.index, fn.written)
+
+
+def _bottom(scope: Scope, name: str, made: Tensor, relation: Node | None, expr: s.Node) -> Node | None:
+    if made.bottom is None:
+        return relation
+    if name in ("max", "argmax"):
+        return arithmetic.both((relation, made.bottom))
+    raise scope.fail("M505", f"{name} over a value that is -∞ outside a relation has no value", expr.span)
+
+
+def _which(scope: Scope, name: str, made: Tensor, expr: s.Call) -> Exception:
+    axes = [scope.label(a) for a in made.axes if scope.visible(a)]
+    advice = f"Write {name}[{axes[-1]}](…)" + (f" to go over {axes[-1]}." if axes else ".") if axes else ""
+    if name in ("max", "min"):
+        advice += f" (For the larger of two values write {name}(a, b).)"
+    return scope.fail(
+        "A102", f"{name} over which axis?", expr.function.span, because=(f"the argument has {scope.show(made.axes)}",), help=advice
+    )
+
+
+def _no_axis(scope: Scope, fn: Builtin, made: Tensor, axis: Axis, written: s.Name | None, arg: s.Expr) -> Exception:
+    label = scope.label(axis)
+    lifted = any(a.name == label or a == axis for a in made.axes if not scope.visible(a))
+    have = [scope.label(a) for a in made.axes if scope.visible(a)]
+    advice = scope.suggest(label, have) or expressions.rename_advice(scope, made, label, arg)
+    if lifted or not advice:
+        kind = scope.entry.definition.kind if scope.entry else "text"
+        advice = f"Declare it where the value enters this {kind}, like x[{label}], so that it is seen here." if lifted else advice
+    what = {"sum": "sum", "mean": "average"}.get(fn.name, f"take {fn.name}")
+    return scope.fail(
+        "A109",
+        f"`{arg.span.text if len(arg.span.text) < 40 else 'the argument'}` has no axis `{label}` to {what} over",
+        written.span if written else arg.span,
+        because=(scope.told(made, arg),),
+        notes=scope.where_from(made, arg.span),
+        help=advice,
+    )
+
+
+def _extreme(scope: Scope, name: str, args: Sequence[s.Arg], expr: s.Call) -> Value:
+    result = expressions.lower(scope, args[0].value)
+    for arg in args[1:]:
+        result = arithmetic.binary(scope, name, result, expressions.lower(scope, arg.value), expr, arg.value)
+    return result
+
+
+def _rank(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Tensor:
+    count(scope, "rank", args, 1, expr)
+    made = expressions.tensor(scope, expressions.lower(scope, args[0].value), args[0].value)
+    if len(fn.axes) != 1:
+        raise _which(scope, "rank", made, expr)
+    fn = _settled(scope, fn, made)
+    if fn.axes[0] not in made.axes:
+        raise _no_axis(scope, fn, made, fn.axes[0], None, args[0].value)
+    return Tensor(ir.rank(made.node, fn.axes[0]))
+
+
+def _site(scope: Scope, expr: s.Node) -> str:
+    return f"{scope.path}{expr.span.source.name}:{expr.span.line}:{expr.span.column}"
+
+
+def _draw(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Tensor:
+    wanted, kind = DRAWS[fn.name]
+    count(scope, fn.name, args, wanted, expr)
+    values = [expressions.tensor(scope, expressions.lower(scope, a.value), a.value) for a in args]
+    if values and fn.axes:
+        fn = _settled(scope, fn, values[0])
+    if fn.name == "sample":
+        if len(fn.axes) != 1 or fn.axes[0] not in values[0].axes:
+            raise _which(scope, "sample", values[0], expr)
+        return Tensor(ir.draw("sample", [values[0].node], (), kind, _site(scope, expr), axis=fn.axes[0]))
+    lifted = [a for a in (scope.session.batch,) if a is not None]
+    axes = tuple(dict.fromkeys((*lifted, *(a for a in scope.lifted), *fn.axes)))
+    axes = tuple(sorted(axes, key=lambda a: (a not in lifted, a.name, a.tag)))
+    return Tensor(ir.draw(fn.name, [v.node for v in values], axes, kind, _site(scope, expr)))
+
+
+def _dropout(scope: Scope, args: Sequence[s.Arg], expr: s.Call) -> Value:
+    count(scope, "dropout", args, 2, expr)
+    found = expressions.lower(scope, args[0].value)
+    rate = expressions.lower(scope, args[1].value)
+    if isinstance(rate, Fraction | float) and not isinstance(rate, bool):
+        if not 0 <= rate < 1:
+            raise scope.fail(
+                "D801", f"a dropout rate lies between 0 and 1, not {float(rate):g}", args[1].span, help="It is the share that is dropped."
+            )
+        if rate == 0:
+            return found
+    made = expressions.tensor(scope, found, args[0].value)
+    rate_node = expressions.tensor(scope, rate, args[1].value).node
+    node = ir.draw("dropout", [made.node, rate_node], (), "real", _site(scope, expr))
+    return Tensor(node, made.bottom, made.zero)

@@ -1,0 +1,256 @@
+"""Config: sizes and choices of a spec, from its defaults, a config.json and `--set`, in exact arithmetic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ..grammar import syntax as s
+from ..grammar.diagnostics import Diagnostic, InternalError, Note, TransformulaError, did_you_mean, error
+from .ir import Axis
+from .modules import Module
+from .values import Choice, Formula, Static, Value, as_static
+
+MAX_SIZE = 2**40
+
+
+@dataclass(eq=False)
+class Config:
+    """The entries of one spec (or of one instance of it), each evaluated once, on demand."""
+
+    module: Module
+    given: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Value] = field(default_factory=dict)
+    own_axes: Mapping[str, Axis] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    _values: dict[str, Value] = field(default_factory=dict)
+    _busy: list[str] = field(default_factory=list)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.module.options or name in self.module.axes
+
+    def names(self) -> Iterator[str]:
+        """All entries."""
+        yield from self.module.options
+        yield from self.module.axes
+
+    def value(self, name: str) -> Value:
+        """The value of an entry: an override, the config file's, or the default."""
+        if name in self.overrides:
+            return self.overrides[name]
+        if name not in self._values:
+            if name in self._busy:
+                span = self.module.options[name].span
+                raise error("C603", f"config goes in a circle: {' → '.join([*self._busy, name])}", span)
+            self._busy.append(name)
+            try:
+                self._values[name] = self._find(name)
+            finally:
+                self._busy.remove(name)
+        return self._values[name]
+
+    def axis(self, name: str) -> Axis | None:
+        """The axis of an entry whose value is a size, or None."""
+        if name in self.own_axes:
+            return self.own_axes[name]
+        if name not in self:
+            return None
+        value = self.value(name)
+        if isinstance(value, Fraction):
+            return Axis(name, self.whole(name, value))
+        return None
+
+    def whole(self, name: str, value: Fraction) -> int:
+        """The value as a size, or an error that names what it was made of."""
+        if value.denominator == 1 and 0 <= value < MAX_SIZE:
+            return int(value)
+        option = self.module.options.get(name)
+        span = option.value.span if option else self.module.axes[name].value.span
+        if value.denominator == 1:
+            raise error("C604", f"{name} = {value} is no size", span, help="A size is a whole number, 0 or more.")
+        raise self._not_whole(name, value, span, option)
+
+    def _not_whole(self, name: str, value: Fraction, span: Any, option: s.Option | None) -> TransformulaError:
+        parts = [] if option is None else sorted({n.name for n in _names(option.value) if n.name in self})
+        told = [f"{part} = {self.value(part)}" for part in parts if isinstance(self.value(part), Fraction)]
+        notes = tuple(Note(self.module.options[p].span, f"{p} is {self.value(p)}") for p in parts if p in self.module.options)
+        return TransformulaError(
+            Diagnostic(
+                "C601",
+                f"{name} = {float(value):.6g} is a size and must be a whole number",
+                span,
+                f"{' and '.join(told)} do not divide" if len(told) > 1 else "not whole",
+                notes,
+                help=f"Change one of {', '.join(parts)} so that the division has no remainder." if parts else "",
+            )
+        )
+
+    def overlay(self, overrides: Mapping[str, Value], own_axes: Mapping[str, Axis]) -> Config:
+        """The same entries with some replaced; what is derived from them is evaluated anew."""
+        if not overrides and not own_axes:
+            return self
+        # a value from config.json belongs to the whole spec; inside the instance derived entries follow the override
+        return Config(
+            self.module,
+            self.given,
+            self.settings,
+            {**self.overrides, **overrides},
+            {**self.own_axes, **own_axes},
+            self.read,
+        )
+
+    def effective(self) -> dict[str, Any]:
+        """Every entry with its value, as it is used (printable)."""
+        return {name: show(self.value(name)) for name in self.names()}
+
+    def unread(self) -> list[str]:
+        """The keys of config.json that no entry of the spec reads."""
+        self.effective()
+        return [key for key in self.given if key not in self.read]
+
+    def _find(self, name: str) -> Value:
+        from . import expressions  # the expression language evaluates config, too
+        from .scope import config_scope
+
+        if name in self.module.axes:
+            return expressions.lower(config_scope(self), self.module.axes[name].value)
+        option = self.module.options.get(name)
+        if option is None:
+            raise InternalError(f"no config entry {name}")
+        if name in self.settings:
+            return self._convert(option, self.settings[name], name)
+        for key in option.keys:
+            found, value = _reach(self.given, key)
+            if found:
+                self.read.add(key[0])
+                if value is not None or _is_none(option.value):
+                    return self._convert(option, value, ".".join(key))
+        if option.index is not None:
+            return expressions.option_vector(config_scope(self), option)
+        if option.choice is not None and isinstance(option.value, s.Text):
+            return self._choose(option, option.value.value, option.name.name)
+        return expressions.lower_raw(config_scope(self), option.value)
+
+    def _convert(self, option: s.Option, value: Any, key: str) -> Value:
+        if value is None:
+            return Choice(None)
+        if isinstance(value, str) and option.choice is not None:
+            return self._choose(option, value, key)
+        if isinstance(value, list):
+            return self._vector(option, value, key)
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, int | float):
+            default = self._default_kind(option)
+            if default == "text":
+                raise self._wrong(option, value, key, "a text")
+            return Fraction(value) if isinstance(value, int) else _exact(value)
+        if isinstance(value, str):
+            if self._default_kind(option) == "number":
+                raise self._wrong(option, value, key, "a number")
+            return Choice(value)
+        raise self._wrong(option, value, key, "a number, a truth value or a text")
+
+    def _default_kind(self, option: s.Option) -> str:
+        if option.choice is not None or isinstance(option.value, s.Text):
+            return "text"
+        return "number" if isinstance(option.value, s.Number) else ""
+
+    def _wrong(self, option: s.Option, value: Any, key: str, wanted: str) -> TransformulaError:
+        return error("C605", f"config: {key} = {json.dumps(value)} should be {wanted}", option.span)
+
+    def _vector(self, option: s.Option, value: list[Any], key: str) -> Value:
+        from . import expressions
+        from .scope import config_scope
+
+        if option.index is None:
+            raise self._wrong(option, value, key, "one value, not a list")
+        parts = [self._convert(option, one, f"{key}[{i}]") for i, one in enumerate(value)]
+        return expressions.given_vector(config_scope(self), option, parts, key)
+
+    def _choose(self, option: s.Option, text: str, key: str) -> Value:
+        from . import expressions
+        from .scope import config_scope, module_scope
+
+        assert option.choice is not None
+        row = self.module.choices.get(option.choice.name)
+        if row is None:
+            raise error(
+                "C606",
+                f"there is no choice table `{option.choice.name}`",
+                option.choice.span,
+                help=did_you_mean(option.choice.name, self.module.choices),
+            )
+        table, home = row
+        for texts, value in table.rows:
+            if text in texts:
+                found = expressions.lower_raw(config_scope(self) if home is self.module else module_scope(home), value)
+                return found
+        known = [one for texts, _ in table.rows for one in texts]
+        raise error(
+            "C602",
+            f'config: {key} = "{text}" is not a known {option.choice.name}',
+            option.span,
+            help=(did_you_mean(text, known) + " " if did_you_mean(text, known) else "") + f"This spec knows {', '.join(known)}.",
+        )
+
+
+def _reach(given: Mapping[str, Any], key: tuple[str, ...]) -> tuple[bool, Any]:
+    value: Any = given
+    for part in key:
+        if not isinstance(value, Mapping) or part not in value:
+            return False, None
+        value = value[part]
+    return True, value
+
+
+def _is_none(value: s.Expr) -> bool:
+    return isinstance(value, s.Name) and value.name == "none"
+
+
+def _exact(value: float) -> Static:
+    exact = as_static(value)
+    return Fraction(repr(value)) if isinstance(exact, float) and value == value and abs(value) != float("inf") else exact
+
+
+def _names(value: s.Expr) -> Iterator[s.Name]:
+    from .names import names_in
+
+    return names_in(value)
+
+
+def show(value: Value) -> Any:
+    """A config value as JSON: numbers, truth values, texts, and formulas by their name."""
+    match value:
+        case bool():
+            return value
+        case Fraction():
+            return int(value) if value.denominator == 1 else float(value)
+        case float():
+            return value
+        case Formula(entry=entry):
+            return entry.name
+        case Choice(text=text):
+            return text
+        case _:
+            return str(value)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """config.json as a mapping; anything else is an error that names the file and the place."""
+    try:
+        found = json.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise error("C607", f"{path} does not exist", help="A model's folder holds its config.json.") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as fault:
+        raise error("C608", f"{path} is not valid JSON: {fault}") from None
+    except RecursionError:
+        raise error("C608", f"{path} is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise error("C608", f"{path} should hold an object with keys, not {type(found).__name__}")
+    return found

@@ -1,0 +1,56 @@
+"""Random draws that depend on nothing but the seed, the site and the logical place of each entry.
+
+The generator is counter-based (the splitmix64 finaliser over a hash of seed, site and indices; Steele, Lea and Flood,
+"Fast splittable pseudorandom number generators", 2014), so padding, batch order and the machine change no draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def _mix(value: Array) -> Array:
+    with np.errstate(over="ignore"):
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def uniform(seed: int, site: str, shape: Sequence[int]) -> Array:
+    """Numbers in (0, 1), one per entry of `shape`; an entry's number depends on seed, site and its own indices only."""
+    digest = hashlib.sha256(f"{seed}/{site}".encode()).digest()
+    state: Array = np.full((1,) * len(shape), np.frombuffer(digest[:8], np.uint64)[0])
+    for axis, count in enumerate(shape):
+        with np.errstate(over="ignore"):
+            step = (np.arange(count, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+            state = _mix(state + step.reshape([-1 if a == axis else 1 for a in range(len(shape))]))
+    state = np.broadcast_to(_mix(state), tuple(shape))
+    result: Array = ((state >> np.uint64(11)).astype(float) + 0.5) / 2.0**53
+    return result
+
+
+def draw(kind: str, args: Sequence[Array], u: Array) -> Array:
+    """A draw of `kind` from uniform numbers `u`.
+
+    bernoulli(p): u < p · uniform(a, b): a + u (b - a) · randint(a, b): a, …, b - 1 · sample(logits): the last axis of
+    logits + Gumbel noise has its maximum there · dropout(x, p): x / (1 - p) with probability 1 - p, else 0.
+    """
+    match kind:
+        case "bernoulli":
+            return np.asarray(u < args[0])
+        case "uniform":
+            return np.asarray(args[0] + u * (args[1] - args[0]))
+        case "randint":
+            return np.asarray(np.floor(args[0] + u * (args[1] - args[0])))
+        case "sample":
+            return np.asarray((args[0] - np.log(-np.log(u))).argmax(axis=-1).astype(float))
+        case "dropout":
+            return np.where(u < args[1], 0.0, args[0] / np.maximum(1.0 - args[1], 1e-300))
+    raise ValueError(f"no draw is called {kind}")

@@ -1,0 +1,99 @@
+"""From a spec to an optimised formula graph, in stages:
+
+    source      text                                    modules.read_source (a shipped name, a path, or the text)
+    module      syntax of the spec and all it imports   modules.Loader
+    config      sizes and choices, exact                config.Config (defaults, config.json, settings)
+    formula     the graph of one model                  lower.lower_entry (names, axes, facts of masks)
+    <pass>      the graph after each pass               pipeline.run (verified after each, explained in the ledger)
+
+Backends take the last graph from here (backends/program.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..grammar.diagnostics import Diagnostic
+from . import lower, pipeline
+from .config import Config
+from .ir import Graph
+from .ledger import Ledger
+from .modules import Loader, Module, read_source
+from .scope import Session
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A model in all its stages."""
+
+    module: Module
+    config: Config
+    entry: str
+    stages: tuple[pipeline.Stage, ...]
+    ledger: Ledger
+
+    @property
+    def formula(self) -> Graph:
+        """The graph as the spec says it, before any pass: its meaning."""
+        return self.stages[0].graph
+
+    @property
+    def graph(self) -> Graph:
+        """The graph after the last pass."""
+        return self.stages[-1].graph
+
+
+def load_module(spec: str | Path) -> Module:
+    """The module of a shipped spec's name, a path, or a text; raises all its mistakes at once."""
+    source = read_source(spec)
+    path = Path(source.name)
+    loader = Loader(path.parent if path.is_file() else None)
+    module = loader.load(source)
+    loader.diagnostics.check()
+    return module
+
+
+def compile_graph(
+    spec: str | Path | Module,
+    config: Mapping[str, Any] | None = None,
+    entry: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    without: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+    until: str | None = None,
+) -> Compiled:
+    """The stages of one model of a spec. `config` are keys of config.json, `settings` names of the spec.
+
+    Raises `TransformulaError` with every mistake found.
+    """
+    module = spec if isinstance(spec, Module) else load_module(spec)
+    made = Config(module, config or {}, _known(module, settings or {}))
+    chosen = lower.choose_entry(module, entry)
+    stages, ledger = pipeline.run(lower.lower_entry(chosen, made), without, only, until)
+    return Compiled(module, made, chosen.name, stages, ledger)
+
+
+def _known(module: Module, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    from ..grammar.diagnostics import did_you_mean, error
+
+    for name in settings:
+        if name not in module.options:
+            advice = did_you_mean(name, module.options) or f"It has {', '.join(module.options)}."
+            raise error("C616", f"{module.name} has no config entry `{name}`", help=advice)
+    return settings
+
+
+def check(spec: str | Path, config: Mapping[str, Any] | None = None) -> list[Diagnostic]:
+    """The warnings of a spec; raises `TransformulaError` with all errors of the file at once."""
+    session = check_session(spec, config)
+    session.diagnostics.check()
+    return session.diagnostics.warnings
+
+
+def check_session(spec: str | Path, config: Mapping[str, Any] | None = None, trace: bool = False) -> Session:
+    """Everything that a check finds out, errors not raised yet; with `trace`, the axes of every expression."""
+    module = load_module(spec)
+    return lower.check_module(module, Config(module, config or {}), trace)

@@ -1,0 +1,353 @@
+"""The meaning of the language: a naive float64 evaluator of the core operations.
+
+It is written to be obviously right, not fast; every pass and backend is tested against it. Values are arrays whose
+dimensions are the node's axes in order. Integers are float64 too (exact to 2^53), so that an undefined entry, one
+picked out of range, is NaN for every kind and shows when it reaches a result.
+
+Lengths are logical: examples stand left-aligned, `Lengths` says how many entries each owner has and which of them are
+hidden. A reduction or contraction over a length, or over its owner, only sees visible entries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..grammar.diagnostics import InternalError
+from . import draws, ops
+from .ir import Axis, Length, Node, walk
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass
+class Lengths:
+    """Run-time sizes: `size` entries are stored, `count[owner]` of them exist, `visible[owner, entry]` may be seen."""
+
+    size: dict[str, int] = field(default_factory=dict)
+    count: dict[str, Array] = field(default_factory=dict)
+    visible: dict[str, Array] = field(default_factory=dict)
+
+
+class Evaluator:
+    """Evaluates nodes for given inputs, weights and lengths; each node once (inside a loop: once a step)."""
+
+    def __init__(
+        self,
+        inputs: Mapping[str, Array],
+        weights: Callable[[str, tuple[Axis, ...]], Array],
+        lengths: Lengths | None = None,
+        seed: int = 0,
+        training: bool = False,
+    ) -> None:
+        self.inputs, self.weights = inputs, weights
+        self.lengths = lengths or Lengths()
+        self.seed, self.training = seed, training
+        self._memo: dict[int, dict[Node, Any]] = {0: {}}
+        self._steps: dict[int, tuple[int, list[list[Array]]]] = {}
+
+    def __call__(self, root: Node) -> Array:
+        """The value of a node, dimensions in the order of its axes."""
+        for one in walk([root], enter=lambda n: n not in self._store(n)):
+            store = self._store(one)
+            if one not in store:
+                with np.errstate(all="ignore"):
+                    store[one] = self._evaluate(one)
+        return self._store(root)[root]  # type: ignore[no-any-return]
+
+    def extent(self, axis: Axis) -> int:
+        """The number of stored entries along an axis."""
+        if isinstance(axis.size, int):
+            return axis.size
+        if axis.size.name not in self.lengths.size:
+            raise InternalError(f"no size is known for the length {axis.size.name}")
+        return self.lengths.size[axis.size.name]
+
+    def _store(self, one: Node) -> dict[Node, Any]:
+        return self._memo[max(one.free, default=0)]
+
+    def _evaluate(self, one: Node) -> Any:
+        method = getattr(self, f"_{one.op}", None)
+        if method is None:
+            raise InternalError(f"the evaluator does not know the operation {one.op}")
+        return method(one, [self._store(arg)[arg] for arg in one.args])
+
+    # ------------------------------------------------------------------------------------------------ leaves
+
+    def _input(self, one: Node, args: list[Array]) -> Array:
+        if one["name"] in self.inputs:
+            return np.asarray(self.inputs[one["name"]], float if one.kind != "bool" else bool)
+        shape = tuple(self.extent(axis) for axis in one.axes)
+        return np.broadcast_to(align(args[0], one.args[0].axes, one.axes), shape)
+
+    def _weight(self, one: Node, args: list[Array]) -> Array:
+        found = np.asarray(self.weights(one["name"], one.axes), float)
+        shape = tuple(self.extent(axis) for axis in one.axes)
+        if found.shape != shape:
+            raise InternalError(f"weight {one['name']} is {found.shape}, not {shape}")
+        return found
+
+    def _const(self, one: Node, args: list[Array]) -> Array:
+        value = one["value"]
+        return np.asarray(value if isinstance(value, bool) else float(value))
+
+    def _table(self, one: Node, args: list[Array]) -> Array:
+        return np.asarray(one["values"] if one.kind == "bool" else [float(v) for v in one["values"]])
+
+    def _index(self, one: Node, args: list[Array]) -> Array:
+        return np.arange(self.extent(one["axis"]), dtype=float)
+
+    def _position(self, one: Node, args: list[Array]) -> Array:
+        shape = tuple(self.extent(axis) for axis in one.axes)
+        given = self.inputs.get("position_ids")
+        if given is None:
+            return np.broadcast_to(np.arange(shape[-1], dtype=float), shape)
+        return np.broadcast_to(np.asarray(given, float), shape)
+
+    def _size(self, one: Node, args: list[Array]) -> Array:
+        length = one["axis"].size
+        return self._count(length) if one.axes else np.asarray(float(self.lengths.size[length.name]))
+
+    def _count(self, length: Length) -> Array:
+        return np.asarray(self.lengths.count[length.name], float)
+
+    # ------------------------------------------------------------------------------------------- entry by entry
+
+    def _map(self, one: Node, args: list[Array]) -> Array:
+        row = ops.FUNCTIONS[one["fn"]]
+        aligned = [align(value, arg.axes, one.axes) for value, arg in zip(args, one.args, strict=True)]
+        if one["fn"] == "floor" or one["fn"] == "ceil":
+            aligned = [_settled(value) for value in aligned]
+        if row.takes == "truth":
+            aligned = [value.astype(bool) for value in aligned]
+        return np.asarray(row.meaning(*aligned))
+
+    def _rename(self, one: Node, args: list[Array]) -> Array:
+        return args[0]
+
+    def _split(self, one: Node, args: list[Array]) -> Array:
+        at = one.args[0].axes.index(one["axis"])
+        shape = args[0].shape
+        return args[0].reshape(shape[:at] + tuple(self.extent(a) for a in one["into"]) + shape[at + 1 :])
+
+    def _merge(self, one: Node, args: list[Array]) -> Array:
+        kept = [a for a in one.args[0].axes if a not in one["gone"]]
+        moved = align(args[0], one.args[0].axes, (*kept, *one["gone"]))
+        return moved.reshape((*moved.shape[: len(kept)], -1))
+
+    def _widen(self, one: Node, args: list[Array]) -> Array:
+        return np.broadcast_to(args[0][..., None], (*args[0].shape, self.extent(one["axis"])))
+
+    def _concat(self, one: Node, args: list[Array]) -> Array:
+        kept = one.axes[:-1]
+        shape = tuple(self.extent(axis) for axis in kept)
+        parts = []
+        for value, arg, axis in zip(args, one.args, one["along"], strict=True):
+            wide = align(value, arg.axes, (*kept, axis)) if axis else align(value, arg.axes, kept)[..., None]
+            parts.append(np.broadcast_to(wide, (*shape, wide.shape[-1])))
+        return np.concatenate(parts, axis=-1)
+
+    # ------------------------------------------------------------------------------------------ along the axes
+
+    def seen(self, over: Sequence[Axis], have: Sequence[Axis]) -> tuple[Array, tuple[Axis, ...]] | None:
+        """Which entries a reduction over `over` of a value with axes `have` may see (None: all)."""
+        result: tuple[Array, tuple[Axis, ...]] | None = None
+        for axis in dict.fromkeys((*over, *have)):
+            size, owner = axis.size, axis.owner
+            if not isinstance(size, Length) or owner is None or size.name not in self.lengths.visible:
+                continue
+            if axis in over or owner in over:
+                visible, axes = self.lengths.visible[size.name], (owner, axis)
+                if result is not None:
+                    both = tuple(dict.fromkeys((*result[1], *axes)))
+                    visible = align(result[0], result[1], both) & align(visible, axes, both)
+                    axes = both  # type: ignore[assignment]
+                result = visible, axes
+        return result
+
+    def _contract(self, one: Node, args: list[Array]) -> Array:
+        both = tuple(dict.fromkeys((*one.args[0].axes, *one.args[1].axes)))
+        operands = [(value, arg.axes) for value, arg in zip(args, one.args, strict=True)]
+        seen = self.seen(one["over"], both)
+        if seen is not None:
+            operands = [self._hide(value, axes, seen) for value, axes in operands]
+            operands.append((seen[0].astype(float), seen[1]))
+        letters: dict[Axis, int] = {}
+        for axis in (*both, *(seen[1] if seen else ())):
+            letters.setdefault(axis, len(letters))
+        flat: list[Any] = []
+        for value, axes in operands:
+            flat += [value.astype(float), [letters[a] for a in axes]]
+        return np.asarray(np.einsum(*flat, [letters[a] for a in one.axes], optimize=True))
+
+    @staticmethod
+    def _hide(value: Array, axes: tuple[Axis, ...], seen: tuple[Array, tuple[Axis, ...]]) -> tuple[Array, tuple[Axis, ...]]:
+        """0 where the value may not be seen (0 * NaN would not be 0), if the value has all axes of the relation."""
+        if not set(seen[1]) <= set(axes):
+            return value, axes
+        return np.where(align(seen[0], seen[1], axes), value, 0.0), axes
+
+    def _reduce(self, one: Node, args: list[Array]) -> Array:
+        over = one["over"]
+        have = tuple(dict.fromkeys(axis for arg in one.args for axis in arg.axes))
+        seen = self.seen(over, have)
+        full = tuple(dict.fromkeys((*one.axes, *over, *have)))
+        shape = tuple(self.extent(axis) for axis in full)
+        value = np.broadcast_to(align(args[0], one.args[0].axes, full), shape)
+        condition: Array = np.ones(shape, bool)
+        if seen is not None:
+            condition = condition & align(seen[0], seen[1], full)
+        if len(args) > 1:
+            condition = condition & align(args[1], one.args[1].axes, full).astype(bool)
+        dims = tuple(full.index(axis) for axis in over)
+        result = _REDUCE[one["reduction"]](value, condition, dims)
+        left = tuple(axis for axis in full if axis not in over)
+        return align(np.asarray(result), left, one.axes)
+
+    def _rank(self, one: Node, args: list[Array]) -> Array:
+        at = one.axes.index(one["axis"])
+        value = np.moveaxis(args[0], at, -1)
+        seen = self.seen([one["axis"]], one.axes)
+        if seen is not None:
+            value = np.where(np.moveaxis(align(seen[0], seen[1], one.axes), at, -1), value, -np.inf)
+        order = np.argsort(-value, axis=-1, kind="stable")
+        result = np.empty(value.shape)
+        np.put_along_axis(result, order, np.broadcast_to(np.arange(value.shape[-1], dtype=float), value.shape), -1)
+        return np.moveaxis(result, -1, at)
+
+    def _pick(self, one: Node, args: list[Array]) -> Array:
+        base, keys = one.args[0], one["keys"]
+        indices = [(value, arg.axes) for value, arg in zip(args[1:], one.args[1:], strict=True)]
+        at = tuple(dict.fromkeys(axis for _, axes in indices for axis in axes))
+        shared = tuple(a for a in base.axes if a not in keys and a in at)
+        rest = tuple(a for a in base.axes if a not in keys and a not in at)
+        value = align(args[0], base.axes, (*keys, *shared, *rest))
+        bad: Array = np.zeros((1,) * len(at), bool)
+        where: list[Array] = []
+        for key, (index, axes) in zip(keys, indices, strict=True):
+            number = align(index, axes, at)
+            bad = bad | ~((number >= 0) & (number < self._bound(key, at)))
+            where.append(np.clip(np.nan_to_num(number), 0, max(self.extent(key) - 1, 0)).astype(int))
+        where += [align(np.arange(self.extent(a)), (a,), at) for a in shared]
+        found = value[tuple(np.broadcast_arrays(*where))] if value.size else self._nothing(at, rest)
+        bad = np.broadcast_to(bad, found.shape[: len(at)])
+        if bad.any():
+            found = np.where(bad.reshape(bad.shape + (1,) * len(rest)), np.nan, found)
+        return align(found, (*at, *rest), one.axes)
+
+    def _nothing(self, at: tuple[Axis, ...], rest: tuple[Axis, ...]) -> Array:
+        return np.full(tuple(self.extent(a) for a in (*at, *rest)), np.nan)
+
+    def _bound(self, key: Axis, at: tuple[Axis, ...]) -> Any:
+        if isinstance(key.size, Length) and key.owner is not None and key.owner in at:
+            return align(self._count(key.size), (key.owner,), at)
+        return self.extent(key)
+
+    # ------------------------------------------------------------------------------------------ draws and loops
+
+    def _random(self, one: Node, args: list[Array]) -> Array:
+        if one["draw"] == "dropout" and not self.training:
+            return args[0]
+        full = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
+        shape = tuple(self.extent(axis) for axis in full)
+        aligned = [align(value, arg.axes, full) for value, arg in zip(args, one.args, strict=True)]
+        return draws.draw(one["draw"], aligned, draws.uniform(self.seed, self._site(one), shape))
+
+    def _site(self, one: Node) -> str:
+        steps = "".join(f"@{self._steps[ident][0]}" for ident in sorted(one.free))
+        return f"{one['site']}{steps}"
+
+    def _loop(self, one: Node, args: list[Array]) -> list[list[Array]]:
+        ident, slots, start = one["loop"], one["slots"], one["start"]
+        states: list[list[Array]] = [[value] for value in args[:slots]]
+        count, count_axes = args[slots], one.args[slots].axes
+        for step in range(start, int(np.max(count, initial=0))):
+            self._memo[ident] = {}
+            self._steps[ident] = (step, states)
+            new = [self(part) for part in one["body"]]
+            for slot, value in enumerate(new):
+                axes = one.args[slot].axes
+                value = align(value, one["body"][slot].axes, axes)
+                if count_axes:  # a length: an example that has ended keeps its state
+                    value = np.where(align(count, count_axes, axes) > step, value, states[slot][-1])
+                states[slot].append(value)
+        return states
+
+    def _counter(self, one: Node, args: list[Array]) -> Array:
+        return np.asarray(float(self._steps[one["loop"]][0]))
+
+    def _carry(self, one: Node, args: list[Array]) -> Array:
+        return self._steps[one["loop"]][1][one["slot"]][-1]
+
+    def _past(self, one: Node, args: list[Array]) -> Array:
+        return _recall(self._steps[one["loop"]][1][one["slot"]], args[0])
+
+    def _state(self, one: Node, args: list[Any]) -> Array:
+        states: list[Array] = args[0][one["slot"]]
+        return states[-1]
+
+    def _history(self, one: Node, args: list[Any]) -> Array:
+        return _recall(args[0][one["slot"]], args[1] - one.args[0]["start"])
+
+    def _kernel(self, one: Node, args: list[Array]) -> Array:
+        from .kernels import KERNELS
+
+        return KERNELS[one["name"]].evaluate(self, one, args)
+
+
+def _recall(states: list[Array], number: Array) -> Array:
+    at = int(number)
+    return states[at] if 0 <= at < len(states) else np.full_like(states[0], np.nan)
+
+
+def _settled(value: Array) -> Array:
+    """A hair below a whole number is that number, so that floor(log 8 / log 2) is 3 in every order of rounding."""
+    near = np.round(value)
+    return np.where(np.abs(value - near) <= 1e-12 * np.maximum(np.abs(near), 1), near, value)
+
+
+def align(value: Array, axes: Sequence[Axis], target: Sequence[Axis]) -> Array:
+    """The array with one dimension per target axis, in that order; size 1 where it lacks the axis."""
+    value = np.asarray(value)
+    axes, target = tuple(axes), tuple(target)
+    if axes == target:
+        return value
+    order = [axis for axis in target if axis in axes]
+    moved = value.transpose([axes.index(axis) for axis in order])
+    sizes = iter(moved.shape)
+    return moved.reshape([next(sizes) if axis in axes else 1 for axis in target])
+
+
+def _sum(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
+    return np.where(condition, value, 0.0).sum(axis=dims)
+
+
+def _mean(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
+    count = condition.sum(axis=dims)
+    return np.where(count > 0, _sum(value, condition, dims) / np.maximum(count, 1), 0.0)
+
+
+def _argmax(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
+    (dim,) = dims
+    return np.where(condition, value, -np.inf).argmax(axis=dim).astype(float)
+
+
+_REDUCE: dict[str, Callable[[Array, Array, tuple[int, ...]], Array]] = {
+    "sum": _sum,
+    "mean": _mean,
+    "prod": lambda v, c, d: np.where(c, v, 1.0).prod(axis=d),
+    "max": lambda v, c, d: np.where(c, v, -np.inf).max(axis=d, initial=-np.inf),
+    "min": lambda v, c, d: np.where(c, v, np.inf).min(axis=d, initial=np.inf),
+    "norm": lambda v, c, d: np.sqrt((np.where(c, v, 0.0) ** 2).sum(axis=d)),
+    "argmax": _argmax,
+    "count": lambda v, c, d: (np.asarray(v, bool) & c).sum(axis=d).astype(float),
+    "any": lambda v, c, d: (np.asarray(v, bool) & c).any(axis=d),
+    "all": lambda v, c, d: (np.asarray(v, bool) | ~c).all(axis=d),
+}
+
+assert set(_REDUCE) == set(ops.REDUCTIONS) and math.inf > 0

@@ -1,0 +1,495 @@
+"""Expressions → values: exact numbers stay numbers, everything else becomes nodes, axes checked at each step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ..grammar import syntax as s
+from ..grammar.diagnostics import InternalError, Span, TransformulaError
+from ..grammar.printer import expression as printed
+from . import arithmetic, brackets, calls, ir
+from .ir import Axis, Node
+from .values import (
+    Builtin,
+    Choice,
+    Counter,
+    Formula,
+    Instance,
+    MapAxes,
+    Poisoned,
+    Record,
+    States,
+    Tensor,
+    Value,
+    describe,
+    is_static,
+)
+
+if TYPE_CHECKING:
+    from .scope import Scope
+
+
+def lower(scope: Scope, expr: s.Expr) -> Value:
+    """The value of an expression; an index formula by its bare name is evaluated."""
+    found = lower_raw(scope, expr)
+    if isinstance(found, Formula) and found.entry.definition.params is None:
+        return calls.index_formula(scope, found, expr.span)
+    return found
+
+
+def lower_raw(scope: Scope, expr: s.Expr) -> Value:
+    """The value of an expression; formulas stay formulas."""
+    made = _lower(scope, expr)
+    if isinstance(made, Tensor):
+        if made.node.op not in ("const", "input", "weight", "index"):
+            scope.origin(made.node, expr.span, "")
+        scope.note_axes(made)
+    if scope.session.trace is not None:
+        scope.session.trace.append((expr, made, scope))
+    return made
+
+
+def _lower(scope: Scope, expr: s.Expr) -> Value:
+    match expr:
+        case s.Number():
+            return expr.value if math.isfinite(_float(expr.value)) else math.inf
+        case s.Infinity():
+            return math.inf
+        case s.Text():
+            return Choice(expr.value)
+        case s.Name():
+            return name(scope, expr)
+        case s.Unary():
+            return _unary(scope, expr)
+        case s.Sum():
+            return _sum(scope, expr)
+        case s.Product():
+            return _product(scope, expr)
+        case s.Power():
+            base, exponent = lower(scope, expr.base), lower(scope, expr.exponent)
+            return arithmetic.binary(scope, "^", base, exponent, expr)
+        case s.Contract():
+            return contract(scope, expr)
+        case s.Compare():
+            return _compare(scope, expr)
+        case s.Logic():
+            return _logic(scope, expr)
+        case s.Cases():
+            return arithmetic.cases(scope, expr)
+        case s.Concat():
+            return brackets.concat(scope, expr)
+        case s.Select():
+            return brackets.select(scope, expr)
+        case s.Call():
+            return calls.call(scope, expr)
+        case s.Member():
+            return member(scope, expr)
+    raise InternalError(f"no lowering for {type(expr).__name__}")
+
+
+def _float(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def name(scope: Scope, expr: s.Name) -> Value:
+    """The value of a name; one whose mistake has been told stays silent."""
+    from .scope import Poison
+
+    found = scope.need(expr)
+    if found is Poison:
+        raise Poisoned
+    return found
+
+
+def tensor(scope: Scope, value: Value, expr: s.Node) -> Tensor:
+    """The value as a tensor, or an error that says what stands there instead."""
+    match value:
+        case Tensor():
+            return value
+        case Record():
+            return tensor(scope, value.value, expr)
+        case bool() | Fraction() | float():
+            return Tensor(ir.const(value))
+        case Counter():
+            return Tensor(value.node)
+        case Instance() if value.waiting:
+            raise scope.fail(
+                "U703",
+                f"`{expr.span.text}` is one instance per {value.stack[0].name}: say which",
+                expr.span,
+                help=f"Write {expr.span.text}[l] inside `for l in {value.stack[0].name}:`.",
+            )
+        case Formula() if value.entry.definition.params is None:
+            return tensor(scope, calls.index_formula(scope, value, expr.span), expr)
+        case States():
+            raise scope.fail(
+                "N208",
+                f"`{value.name}` is a recurrence: say which state",
+                expr.span,
+                help=f"The last state is {value.name}[layers] (the axis of its loop), the first {value.name}[0].",
+            )
+    more = {}
+    if isinstance(value, Formula | Builtin | Instance):
+        more = {"help": f"Call it: {expr.span.text}(…)."}
+    raise scope.fail("N209", f"a value is needed here, not {describe(value)}", expr.span, **more)
+
+
+def equation(scope: Scope, name_: str, written: s.Assign | s.Expr) -> Value:
+    """The value of an equation of a `where` (or of a parameter's default), with its declared axes."""
+    if not isinstance(written, s.Assign):
+        return lower_raw(scope, written)
+    indices = [one for one in written.brackets if isinstance(one, s.AxisParam)]
+    if written.brackets:
+        found = _declared(scope, written, indices)
+    else:
+        found = lower_raw(scope, written.value)
+    if isinstance(found, Record):
+        first = found.value
+    else:
+        first = found
+    if isinstance(first, Tensor):
+        scope.origin(first.node, written.span, name_)
+    return found
+
+
+def _declared(scope: Scope, written: s.Assign, indices: Sequence[s.AxisParam]) -> Value:
+    """t[seq, key] = e, or an index formula a[c: dk] = e: the axes are said, so a table is meant."""
+    inner = scope.child(tables=True)
+    wanted: list[s.Name] = []
+    for one in written.brackets:
+        axis = one.axis if isinstance(one, s.AxisParam) else one.value
+        if not isinstance(axis, s.Name):
+            raise scope.fail("P320", "an axis name or a state's number is expected here", one.span)
+        wanted.append(axis)
+    for one in indices:
+        bound = scope.need_axis(one.axis)
+        inner.axes[one.axis.name] = bound
+        if one.index is not None:
+            inner.values[one.index.name] = Tensor(ir.index(bound))
+    found = tensor(inner, lower(inner, written.value), written.value)
+    have = {scope.label(axis) for axis in found.axes if scope.visible(axis)}
+    missing = [axis for axis in wanted if axis.name not in have]
+    if indices:
+        for axis in missing:
+            found = Tensor(ir.widen(found.node, scope.need_axis(axis)), found.bottom, found.zero)
+        return found
+    stated(scope, found, wanted, written.value, written.name.span)
+    return found
+
+
+def stated(scope: Scope, found: Tensor, wanted: Sequence[s.Name], expr: s.Node, where: Span) -> None:
+    """An error unless the visible axes are exactly the declared ones."""
+    have = [scope.label(axis) for axis in found.axes if scope.visible(axis)]
+    names = [axis.name for axis in wanted]
+    if sorted(have) == sorted(names):
+        return
+    extra = [axis for axis in have if axis not in names]
+    lacking = [axis for axis in names if axis not in have]
+    because = tuple(origin for axis in extra for origin in _entered(scope, found, axis))
+    told = [f"{', '.join(extra)} is left over" if extra else "", f"{', '.join(lacking)} is missing" if lacking else ""]
+    raise scope.fail(
+        "A106",
+        f"the result has axes [{', '.join(have)}], but [{', '.join(names)}] is declared",
+        expr.span,
+        label=" and ".join(t for t in told if t),
+        because=because,
+        help=_result_advice(extra, lacking),
+    )
+
+
+def _result_advice(extra: list[str], lacking: list[str]) -> str:
+    if extra and not lacking:
+        return f"Sum over {', '.join(extra)}, merge it, or declare it in the result."
+    if lacking and not extra:
+        return f"Take {', '.join(lacking)} out of the declaration, or make a value that has it."
+    if len(extra) == len(lacking) == 1:
+        return f"If it is the same axis under another name, rename it: …[{extra[0]} → {lacking[0]}]."
+    return ""
+
+
+def _entered(scope: Scope, found: Tensor, axis: str) -> list[str]:
+    """Through which weight an axis came in."""
+    for one in ir.walk([found.node]):
+        if one.op == "weight" and any(a.name == axis for a in one.axes):
+            declared = scope.session.weights.get(one["name"])
+            line = f" (line {declared.span.line})" if declared and declared.span else ""
+            return [f"`{axis}` entered with the weight {one['name']}{line} and nothing sums over it."]
+    return []
+
+
+def _unary(scope: Scope, expr: s.Unary) -> Value:
+    value = lower(scope, expr.operand)
+    if expr.op == "transpose":
+        made = tensor(scope, value, expr.operand)
+        if made.map is None:
+            raise scope.fail(
+                "A111",
+                "only a weight that is a map can be turned round",
+                expr.span,
+                because=(scope.told(made, expr.operand),),
+                help="Axes have names here, so there is nothing to transpose: write Q @[dk] K for QKᵀ.",
+            )
+        return Tensor(made.node, map=made.map.turned())
+    return arithmetic.unary(scope, expr.op, value, expr)
+
+
+def _sum(scope: Scope, expr: s.Sum) -> Value:
+    total: Value | None = None
+    for sign, term in expr.terms:
+        value = lower(scope, term)
+        if total is None:
+            total = arithmetic.unary(scope, "neg", value, term) if sign == "-" else value
+        else:
+            total = arithmetic.binary(scope, sign, total, value, expr, term)
+    assert total is not None
+    return total
+
+
+def _product(scope: Scope, expr: s.Product) -> Value:
+    total: Value | None = None
+    for sign, factor in expr.factors:
+        value = lower(scope, factor)
+        total = value if total is None else arithmetic.binary(scope, sign, total, value, expr, factor)
+    assert total is not None
+    return total
+
+
+def _compare(scope: Scope, expr: s.Compare) -> Value:
+    values = [lower(scope, one) for one in expr.operands]
+    result: Value | None = None
+    for place, sign in enumerate(expr.operators):
+        one = arithmetic.binary(scope, sign, values[place], values[place + 1], expr, expr.operands[place + 1])
+        result = one if result is None else arithmetic.logic(scope, "and", result, one, expr)
+    assert result is not None
+    return result
+
+
+def _logic(scope: Scope, expr: s.Logic) -> Value:
+    result = lower(scope, expr.operands[0])
+    for one in expr.operands[1:]:
+        if isinstance(result, bool):  # decided at compile time: the other side is not looked at
+            if result == (expr.op == "or"):
+                return result
+            result = lower(scope, one)
+        else:
+            result = arithmetic.logic(scope, expr.op, result, lower(scope, one), expr)
+    return result
+
+
+# ---------------------------------------------------------------------------------------------------- products
+
+
+def contract(scope: Scope, expr: s.Contract) -> Value:
+    """left @[axes] right, or a bare @ that a map or the only common axis settles."""
+    left = tensor(scope, lower(scope, expr.left), expr.left)
+    right = tensor(scope, lower(scope, expr.right), expr.right)
+    for one, side in ((left, expr.left), (right, expr.right)):
+        if one.bottom is not None:
+            raise scope.fail("M502", "a sum of products over -∞ has no value", side.span)
+        if one.node.kind == "bool":
+            raise scope.fail("M503", "a truth value is no number", side.span, help="Write 1 if … else 0, or use count.")
+    if expr.axes is not None:
+        return _named_contract(scope, expr, left, right)
+    maps = [one for one in (right, left) if one.map is not None]
+    if maps:
+        other = left if maps[0] is right else right
+        return Tensor(_apply_map(scope, expr, other, maps[0]))
+    return _bare_contract(scope, expr, left, right)
+
+
+def _named_contract(scope: Scope, expr: s.Contract, left: Tensor, right: Tensor) -> Tensor:
+    over, missing = [], []
+    for axis in expr.axes or ():
+        found = scope.find(left, axis.name), scope.find(right, axis.name)
+        lacking = [side for side, hit in zip((expr.left, expr.right), found, strict=True) if hit is None]
+        if lacking:
+            missing.append((axis, lacking))
+        elif found[0] != found[1]:
+            raise extents(scope, axis.name, found[0], found[1], expr)
+        elif found[0] is not None:
+            over.append(found[0])
+    if missing:
+        raise _lacks(scope, expr, left, right, missing)
+    return _sum_over(scope, left, right, over)
+
+
+def _sum_over(scope: Scope, left: Tensor, right: Tensor, over: Sequence[Axis]) -> Tensor:
+    first = left.node
+    for axis in over:
+        condition = scope.condition(axis)
+        if condition is not None:
+            first = ir.where(condition, first, ir.const(Fraction(0)))
+    return Tensor(ir.contract(first, right.node, over))
+
+
+def _lacks(
+    scope: Scope,
+    expr: s.Contract,
+    left: Tensor,
+    right: Tensor,
+    missing: Sequence[tuple[s.Name, Sequence[s.Expr]]],
+) -> TransformulaError:
+    axis, sides = missing[0]
+    both = {scope.label(a) for a in (*left.axes, *right.axes) if scope.visible(a)}
+    told = " and ".join(f"`{_short(side)}`" for side in sides)
+    more = [scope.told(left, expr.left), scope.told(right, expr.right)]
+    advice = scope.suggest(axis.name, both)
+    if not advice and len(sides) == 1:
+        value = left if sides[0] is expr.left else right
+        advice = rename_advice(scope, value, axis.name, sides[0])
+    return scope.fail(
+        "A104" if len(sides) == 2 else "A101",
+        f"{told} {'have' if len(sides) == 2 else 'has'} no axis `{axis.name}`",
+        axis.span,
+        because=tuple(more),
+        notes=tuple(n for v in (left, right) for n in scope.where_from(v, expr.span)),
+        help=advice,
+    )
+
+
+def rename_advice(scope: Scope, value: Tensor, wanted: str, expr: s.Node) -> str:
+    """What to write when a value carries the same length under another name."""
+    target = scope.axis(wanted)
+    for axis in value.axes:
+        if scope.visible(axis) and (target is None or (axis.size == target.size and axis.owner == target.owner)):
+            if axis.ragged:
+                text = expr.span.text if len(expr.span.text) < 30 else "…"
+                return f"It still carries `{scope.label(axis)}`. Seen as {wanted} it is written {text}[{scope.label(axis)} → {wanted}]."
+    return ""
+
+
+def _apply_map(scope: Scope, expr: s.Contract, value: Tensor, weight: Tensor) -> Node:
+    """x @ W: consumes the axes before the arrow, aligns those before the comma, brings those after the arrow."""
+    assert weight.map is not None
+    turn: dict[Axis, Axis] = {}
+    for axis in weight.map.ins:
+        found = axis if axis in value.axes else scope.find(value, scope.label(axis))
+        if found is None or found != axis:
+            raise _map_lacks(scope, expr, value, weight, axis, found)
+    for axis in weight.map.outs:
+        plain = Axis(axis.name, axis.size, axis.owner, 0) if axis.tag < 0 else axis
+        if plain in value.axes and plain not in weight.map.ins:
+            raise scope.fail(
+                "A112",
+                f"`{scope.label(plain)}` would stand twice in the result",
+                expr.span,
+                because=(scope.told(value, expr.left), f"the map brings `{scope.label(plain)}` in, too"),
+                help=f"Rename one of them first: …[{scope.label(plain)} → {scope.label(plain)}'].",
+            )
+        if plain != axis:
+            turn[axis] = plain
+    made = _sum_over(scope, value, Tensor(weight.node), weight.map.ins).node
+    return ir.rename(made, turn)
+
+
+def _map_lacks(
+    scope: Scope, expr: s.Contract, value: Tensor, weight: Tensor, axis: Axis, found: Axis | None
+) -> TransformulaError:
+    assert weight.map is not None
+    side = expr.left if lower_is(weight, expr) else expr.right
+    name_ = scope.label(axis)
+    if found is not None:
+        return extents(scope, name_, found, axis, expr)
+    told = f"[{' '.join(map(scope.label, weight.map.ins))} → {' '.join(map(scope.label, weight.map.outs))}]"
+    have = [scope.label(a) for a in value.axes if scope.visible(a)]
+    return scope.fail(
+        "A101",
+        f"`{_short(side)}` has no axis `{name_}`",
+        side.span,
+        because=(scope.told(value, side), f"the map {told} consumes {' and '.join(map(scope.label, weight.map.ins))}"),
+        notes=scope.where_from(value, expr.span),
+        help=scope.suggest(name_, have) or rename_advice(scope, value, name_, side),
+    )
+
+
+def lower_is(weight: Tensor, expr: s.Contract) -> bool:
+    """Whether the map stands on the right (so the left side is the value)."""
+    return True if weight.map is None else not isinstance(expr.left, s.Name) or isinstance(expr.right, s.Name | s.Select | s.Unary)
+
+
+def _bare_contract(scope: Scope, expr: s.Contract, left: Tensor, right: Tensor) -> Tensor:
+    common = [a for a in left.axes if a in right.axes and scope.visible(a)]
+    if len(common) == 1:
+        return _sum_over(scope, left, right, common)
+    names = [scope.label(a) for a in common]
+    told = (scope.told(left, expr.left), scope.told(right, expr.right))
+    if not common:
+        raise scope.fail(
+            "A113",
+            "`@` finds no axis that both sides have",
+            expr.sign,
+            because=told,
+            help="A weight that should consume an axis is declared as a map: W : [d → ffn].",
+        )
+    raise scope.fail(
+        "A103",
+        f"`@` could sum over {', or over '.join([*(f'`{n}`' for n in names), 'all of them'])}",
+        expr.sign,
+        because=told,
+        help="Only a map W : [a → b] says by itself what it consumes. Name the axes here: "
+        f"{_short(expr.left)} @[{names[0]}] {_short(expr.right)} keeps {', '.join(names[1:])} apart.",
+    )
+
+
+def extents(scope: Scope, name_: str, left: Axis | None, right: Axis | None, expr: s.Node) -> TransformulaError:
+    """Two axes of one name that are not the same axis."""
+
+    def told(axis: Axis | None) -> str:
+        if axis is None:
+            return "?"
+        return f"{axis.size}" if isinstance(axis.size, int) else f"as long as {axis.size}"
+
+    advice = ""
+    if left is not None and right is not None and left.size == right.size:
+        advice = "They are equally long but two axes: one came from another call or another instance."
+    return scope.fail(
+        "A114", f"`{name_}` is {told(left)} on one side and {told(right)} on the other", expr.span, help=advice
+    )
+
+
+def member(scope: Scope, expr: s.Member) -> Value:
+    """instance.weight, call.part, or an output of a record."""
+    base = lower_raw(scope, expr.base)
+    if isinstance(base, Record):
+        if expr.name in base.outputs:
+            return base.outputs[expr.name]
+        return base.part(expr.name, expr.span)
+    if isinstance(base, Instance):
+        return calls.member(scope, base, expr)
+    raise scope.fail("N212", f"{describe(base)} has no parts", expr.span, help="Only instances and results of calls have.")
+
+
+def option_vector(scope: Scope, option: s.Option) -> Tensor:
+    """local[l: layers] = l % 2 == 0: a vector over an axis of config, from its formula."""
+    assert option.index is not None
+    axis = scope.need_axis(option.index.axis)
+    if option.index.index is not None:
+        scope.values[option.index.index.name] = Tensor(ir.index(axis))
+    made = tensor(scope, lower(scope, option.value), option.value)
+    return Tensor(ir.widen(made.node, axis))
+
+
+def given_vector(scope: Scope, option: s.Option, parts: Sequence[Value], key: str) -> Tensor:
+    """A vector of config.json, of the right length and of numbers or truth values."""
+    assert option.index is not None
+    axis = scope.need_axis(option.index.axis)
+    if len(parts) != axis.size:
+        raise scope.fail("C609", f"config: {key} has {len(parts)} entries, {axis.name} is {axis.size}", option.span)
+    numbers = [one for one in parts if isinstance(one, bool | Fraction | float)]
+    if len(numbers) != len(parts):
+        raise scope.fail("C605", f"config: {key} should hold numbers or truth values", option.span)
+    return Tensor(ir.table(numbers, axis))
+
+
+def _short(expr: s.Node) -> str:
+    text = printed(expr) if isinstance(expr, s.Expr) else expr.span.text  # type: ignore[arg-type]
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+__all__ = ["MapAxes", "contract", "equation", "is_static", "lower", "lower_raw", "member", "tensor"]

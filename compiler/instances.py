@@ -1,0 +1,166 @@
+"""Weights and instances: what `weights` and `uses` declare, in a block or at the top of a spec."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ..grammar import syntax as s
+from ..grammar.printer import expression as printed
+from . import expressions, ir
+from .ir import Axis, Node, Weight
+from .values import Counter, Instance, MapAxes, Static, Tensor, Value
+
+if TYPE_CHECKING:
+    from .scope import Scope
+
+OUT = -1
+"""The tag of an out-axis that has the name of an in-axis: W : [d → d]."""
+
+
+def part(scope: Scope, name: str) -> Value | None:
+    """A weight or instance that the scope's own definition declares."""
+    assert scope.entry is not None
+    body = scope.entry.definition.body
+    return _declared(scope, body.weights, body.uses, name)
+
+
+def spec_part(scope: Scope, name: str) -> Value | None:
+    """A weight or instance at the top level of the spec: shared by all its models and objectives."""
+    module = scope.session.module
+    if name in module.uses:
+        return _declared(scope.root(), (), (module.uses[name],), name)
+    weights = tuple(one for one in module.weights if any(n.name == name for n in one.names))
+    return _declared(scope.root(), weights, (), name) if weights else None
+
+
+def _declared(
+    scope: Scope, weights: tuple[s.WeightDecl, ...], uses: tuple[s.UseDecl, ...], name: str
+) -> Value | None:
+    for weight_decl in weights:
+        if any(one.name == name for one in weight_decl.names):
+            return weight(scope, weight_decl, name)
+    for use in uses:
+        if any(one.name == name for one in use.names):
+            return instance(scope, use, name)
+    return None
+
+
+def present(scope: Scope, condition: s.Expr | None) -> bool:
+    """Whether config wants the declaration."""
+    if condition is None:
+        return True
+    found = expressions.lower(scope, condition)
+    if not isinstance(found, bool):
+        raise scope.fail("C613", "only config decides whether a weight or instance exists", condition.span)
+    return found
+
+
+def weight(scope: Scope, decl: s.WeightDecl, name: str) -> Value:
+    """The weight as a value; one that config leaves out is the constant of its initialiser (bias 0, gain 1)."""
+    if not present(scope, decl.condition):
+        if isinstance(decl.init, s.Number):
+            return decl.init.value
+        raise scope.fail(
+            "C614",
+            f"the weight `{name}` does not exist in this config, and has no constant to stand for it",
+            decl.span,
+            help="Use it under the same condition, or give it a constant initialiser: ~ 0.",
+        )
+    axes, map_ = _axes(scope, decl)
+    stack = tuple(axis for axis, _ in scope.outer)
+    path = scope.path + name
+    made = ir.weight(path, (*stack, *axes))
+    if path not in scope.session.weights:
+        init = printed(decl.init) if decl.init is not None else ""
+        ins, outs = (map_.ins, map_.outs) if map_ else ((), None)
+        scope.session.weights[path] = Weight(path, made.axes, stack, ins, outs, init, decl.span)
+        scope.origin(made, decl.span, name)
+    return Tensor(chosen(scope, made, scope.outer), map=map_)
+
+
+def chosen(scope: Scope, made: Node, outer: tuple[tuple[Axis, Static | Counter | Tensor], ...]) -> Node:
+    """One of a stack of weights."""
+    at = {axis: _number(number) for axis, number in outer}
+    return ir.pick(made, at) if at else made
+
+
+def _number(value: Static | Counter | Tensor) -> Node:
+    if isinstance(value, Counter | Tensor):
+        return value.node
+    return ir.const(value)
+
+
+def _axes(scope: Scope, decl: s.WeightDecl) -> tuple[tuple[Axis, ...], MapAxes | None]:
+    carried = tuple(_fixed(scope, name) for name in decl.axes.carried)
+    ins = tuple(_fixed(scope, name) for name in decl.axes.ins)
+    if decl.axes.outs is None:
+        return _unique(scope, (*carried, *ins), decl), None
+    outs = tuple(_fixed(scope, name) for name in decl.axes.outs)
+    outs = tuple(Axis(a.name, a.size, a.owner, OUT) if a in ins else a for a in outs)
+    return _unique(scope, (*carried, *ins, *outs), decl), MapAxes(carried, ins, outs)
+
+
+def _unique(scope: Scope, axes: tuple[Axis, ...], decl: s.WeightDecl) -> tuple[Axis, ...]:
+    if len(set(axes)) == len(axes):
+        return axes
+    twice = next(a for a in axes if axes.count(a) > 1)
+    raise scope.fail(
+        "A128",
+        f"`{scope.label(twice)}` stands twice in this weight",
+        decl.axes.span,
+        help=f"A square weight is a map from the axis to itself: [{twice.name} → {twice.name}].",
+    )
+
+
+def _fixed(scope: Scope, name: s.Name) -> Axis:
+    axis = scope.axis(name.name)
+    if axis is None or not isinstance(axis.size, int):
+        known = [n for n in scope.config.names()]
+        raise scope.fail(
+            "C615",
+            f"the size of `{name.name}` is not known: a weight needs one",
+            name.span,
+            help=scope.suggest(name.name, known) or f"Give it in config: {name.name} = …",
+        )
+    return axis
+
+
+def instance(scope: Scope, decl: s.UseDecl, name: str) -> Instance:
+    """An instance as a value (still without numbers if it is a stack)."""
+    if not present(scope, decl.condition):
+        raise scope.fail(
+            "C614", f"`{name}` does not exist in this config", decl.span, help="Use it under the same condition."
+        )
+    entry = scope.module.entries.get(decl.block.name)
+    if entry is None:
+        known = [e.name for e in scope.module.of_kind("block", "model")]
+        raise scope.fail(
+            "N201", f"unknown block `{decl.block.name}`", decl.block.span, help=scope.suggest(decl.block.name, known)
+        )
+    if entry.definition.kind not in ("block", "model"):
+        raise scope.fail(
+            "U706",
+            f"`{entry.name}` is a {entry.definition.kind} and has no instances",
+            decl.block.span,
+            help="Only blocks and models have; a formula is called by its name.",
+        )
+    stack = tuple(_fixed(scope, axis) for axis in decl.indices)
+    used = [axis for axis, _ in scope.outer]
+    stack = tuple(Axis(a.name, a.size, None, -100 - len(used)) if a in used else a for a in stack)
+    path = f"{scope.path}{name}" + (f"[{', '.join(a.name for a in decl.indices)}]" if stack else "")
+    return Instance(entry, path, scope, decl, stack, binds=_binds(scope, decl), outer=scope.outer)
+
+
+def _binds(scope: Scope, decl: s.UseDecl) -> dict[str, Axis | str]:
+    found: dict[str, Axis | str] = {}
+    for item in decl.binds:
+        if not isinstance(item.value, s.Name):
+            raise scope.fail("A119", "bind an axis to an axis here: LayerNorm[d = emb]", item.span)
+        found[item.axis.name] = scope.need_axis(item.value)
+    return found
+
+
+def whole(value: Value) -> Fraction | None:
+    """The value as a whole number, if it is one."""
+    return value if isinstance(value, Fraction) and value.denominator == 1 else None

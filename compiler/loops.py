@@ -1,0 +1,310 @@
+"""Recurrences: x[0] = …, then for l in layers: x[l + 1] = …, as one loop node however deep the stack.
+
+What is read decides what is carried: x[layers] is the last state; any other state is read from the loop's history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ..grammar import syntax as s
+from ..grammar.diagnostics import Note, TransformulaError
+from . import expressions, ir
+from .ir import Axis, Node
+from .values import Counter, Poisoned, States, Tensor, Value
+
+if TYPE_CHECKING:
+    from .scope import Scope
+
+
+@dataclass(eq=False)
+class LoopRun:
+    """A `for` with what is known of it: the states it makes, and, once run, its node."""
+
+    written: s.Loop
+    scope: Scope
+    states: list[str] = field(default_factory=list)
+    node: Node | None = None
+    start: int = 0
+    stop: Node | None = None
+    axis: Axis | None = None
+    ident: int = 0
+    body_scope: Scope | None = None
+    busy: bool = False
+    failed: bool = False
+
+
+@dataclass(eq=False)
+class StateSet:
+    """All that defines one recurrence: single states x[0] = …, and the loop with x[l + 1] = …."""
+
+    explicit: dict[int, s.Assign] = field(default_factory=dict)
+    loop: LoopRun | None = None
+    step: s.Assign | None = None
+    offset: int = 1
+    values: dict[int, Tensor] = field(default_factory=dict)
+
+
+def register(scope: Scope, statement: s.Statement) -> None:
+    """Takes note of a state's equation or of a loop."""
+    if isinstance(statement, s.Assign):
+        _register_state(scope, statement)
+        return
+    run = LoopRun(statement, scope)
+    for inner in statement.body:
+        if isinstance(inner, s.Assign) and _mentions(inner, statement.variable.name):
+            name = inner.name.name
+            if inner.brackets and isinstance(inner.brackets[0], s.PlainItem):
+                found = scope.states.setdefault(name, StateSet())
+                if found.loop is not None:
+                    raise scope.fail("N202", f"`{name}` has two steps", inner.name.span)
+                found.loop, found.step = run, inner
+                run.states.append(name)
+    if not run.states:
+        raise scope.fail(
+            "N213",
+            "this loop makes no state",
+            statement.variable.span,
+            help=f"A repeated step is written x[{statement.variable.name} + 1] = … x[{statement.variable.name}] ….",
+        )
+
+
+def _mentions(statement: s.Assign, variable: str) -> bool:
+    from .names import names_in
+
+    return any(one.name == variable for one in names_in(statement.brackets))
+
+
+def _register_state(scope: Scope, statement: s.Assign) -> None:
+    item = statement.brackets[0]
+    assert isinstance(item, s.PlainItem)
+    number = expressions.lower(scope, item.value)
+    if not isinstance(number, Fraction) or number.denominator != 1 or number < 0:
+        raise scope.fail(
+            "I803", "a state's number is a whole number, or l + 1 inside `for l in …`", item.span,
+        )
+    states = scope.states.setdefault(statement.name.name, StateSet())
+    if int(number) in states.explicit:
+        raise scope.fail(
+            "N202",
+            f"`{statement.name.name}[{number}]` is defined twice",
+            statement.name.span,
+            notes=(Note(states.explicit[int(number)].span, "first here"),),
+        )
+    states.explicit[int(number)] = statement
+
+
+def state(scope: Scope, base: States, expr: s.Select) -> Value:
+    """x[number] of a recurrence, inside its loop or after it."""
+    if not isinstance(expr.items[0], s.PlainItem):
+        raise scope.fail(
+            "N208",
+            f"`{base.name}` is a recurrence: say which state first",
+            expr.span,
+            help=f"For example {base.name}[layers][seq = 0].",
+        )
+    if len(expr.items) > 1:
+        raise scope.fail("N208", "one number chooses a state; axes come in brackets of their own", expr.span)
+    states = base.scope.states[base.name]
+    number = expressions.lower(scope, expr.items[0].value)
+    run = states.loop
+    if run is not None and run.busy:
+        return _inside(scope, base, states, run, number, expr)
+    if isinstance(number, Fraction):
+        return after(base.scope, base.name, states, number, expr)
+    if run is None:
+        raise scope.fail("I803", "a state of this recurrence is chosen by a whole number", expr.span)
+    made = expressions.tensor(scope, number, expr.items[0].value)
+    _run(states.loop, scope)  # type: ignore[arg-type]
+    return _read(run, base.name, made.node, scope, expr)
+
+
+def _inside(scope: Scope, base: States, states: StateSet, run: LoopRun, number: Value, expr: s.Select) -> Tensor:
+    slot = run.states.index(base.name) if base.name in run.states else -1
+    first = states.values[run.start]
+    if isinstance(number, Counter) and number.loop == run.ident and number.scale == 1:
+        if number.offset == 0:
+            return Tensor(ir.carry(run.ident, slot, first.node))
+        if number.offset == states.offset and run.body_scope is not None:
+            return _this_step(run, base.name, states, expr)
+    if isinstance(number, Fraction) and int(number) in states.explicit and number <= run.start:
+        return explicit(base.scope, base.name, states, int(number))
+    made = expressions.tensor(scope, number, expr)
+    shifted = made.node if run.start == 0 else ir.apply("-", made.node, ir.const(run.start))
+    return Tensor(ir.past(run.ident, slot, first.node, shifted))
+
+
+def _this_step(run: LoopRun, name: str, states: StateSet, expr: s.Select) -> Tensor:
+    assert run.body_scope is not None and states.step is not None
+    key = f"{name}[next]"
+    if key in run.body_scope.busy:
+        raise run.body_scope.fail("N204", f"`{expr.span.text}` needs itself", expr.span)
+    found = run.body_scope.values.get(key)
+    if isinstance(found, Tensor):
+        return found
+    run.body_scope.busy.append(key)
+    try:
+        made = expressions.tensor(
+            run.body_scope, expressions.lower(run.body_scope, states.step.value), states.step.value
+        )
+    finally:
+        run.body_scope.busy.remove(key)
+    run.body_scope.values[key] = made
+    return made
+
+
+def explicit(scope: Scope, name: str, states: StateSet, number: int) -> Tensor:
+    """A state that an equation of its own gives."""
+    if number not in states.values:
+        key = f"{name}[{number}]"
+        if key in scope.busy:
+            raise scope.fail("N204", f"`{key}` needs itself", states.explicit[number].span)
+        scope.busy.append(key)
+        written = states.explicit[number]
+        try:
+            made = expressions.tensor(scope, expressions.lower(scope, written.value), written.value)
+        finally:
+            scope.busy.remove(key)
+        scope.origin(made.node, written.span, name)
+        states.values[number] = made
+    return states.values[number]
+
+
+def after(scope: Scope, name: str, states: StateSet, number: Fraction, expr: s.Select) -> Tensor:
+    """x[number] once its loop is done."""
+    if number.denominator != 1:
+        raise scope.fail("I802", f"{float(number):g} is no whole number, and a state's number is one", expr.span)
+    if int(number) in states.explicit:
+        return explicit(scope, name, states, int(number))
+    if states.loop is None:
+        raise scope.fail("I804", f"`{name}` has no state {number}", expr.span, help=f"It has {sorted(states.explicit)}.")
+    run = states.loop
+    _run(run, scope)
+    assert run.node is not None and run.stop is not None
+    last = run.stop["value"] if run.stop.op == "const" else None
+    slot = run.states.index(name)
+    if last is not None and number == last:
+        return Tensor(ir.state(run.node, slot))
+    if last is not None and not run.start <= number <= last:
+        raise scope.fail(
+            "I804", f"`{name}` has no state {number}", expr.span, because=(f"its states are {run.start} … {last}",)
+        )
+    return _read(run, name, ir.const(number), scope, expr)
+
+
+def _read(run: LoopRun, name: str, number: Node, scope: Scope, expr: s.Select) -> Tensor:
+    assert run.node is not None
+    slot = run.states.index(name)
+    if run.stop is not None and number is run.stop:
+        return Tensor(ir.state(run.node, slot))
+    return Tensor(ir.history(run.node, slot, number))
+
+
+# ------------------------------------------------------------------------------------------------- the loop
+
+
+def _run(run: LoopRun, scope: Scope) -> None:
+    """Lowers the loop once: first states, body, node."""
+    if run.node is not None:
+        return
+    if run.failed:
+        raise Poisoned
+    home = run.scope
+    run.start, run.stop, run.axis = _range(home, run.written)
+    first = [_first(home, name, run) for name in run.states]
+    home.session.loops += 1
+    run.ident = home.session.loops
+    body = home.child()
+    body.values[run.written.variable.name] = Counter(run.ident, Fraction(1), Fraction(0))
+    run.body_scope = body
+    run.busy = True
+    try:
+        body.take([one for one in run.written.body if not _is_step(one, run)])
+        new = [_step(home, body, name, run) for name in run.states]
+    except (TransformulaError, Poisoned):
+        run.failed = True
+        raise
+    finally:
+        run.busy = False
+    for name, before, now in zip(run.states, first, new, strict=True):
+        _same_axes(home, name, before, now, run)
+    nodes = [ir.widen_to(now.node, before.axes) for before, now in zip(first, new, strict=True)]
+    run.node = ir.loop(
+        run.ident, run.axis, run.start, run.stop, [f.node for f in first], nodes, run.written.variable.name
+    )
+    home.origin(run.node, run.written.span, run.states[0])
+
+
+def _is_step(statement: s.Statement, run: LoopRun) -> bool:
+    return isinstance(statement, s.Assign) and statement.name.name in run.states and bool(statement.brackets)
+
+
+def _range(scope: Scope, written: s.Loop) -> tuple[int, Node, Axis]:
+    start = Fraction(0)
+    if written.start is not None:
+        found = expressions.lower(scope, written.start)
+        if not isinstance(found, Fraction) or found.denominator != 1 or found < 0:
+            raise scope.fail("I803", "a loop starts at a whole number", written.start.span)
+        start = found
+    if isinstance(written.stop, s.Name):
+        axis = scope.axis(written.stop.name)
+        if axis is not None:
+            return int(start), ir.size(axis), axis
+    found = expressions.lower(scope, written.stop)
+    if isinstance(found, Fraction) and found.denominator == 1 and found >= 0:
+        return int(start), ir.const(int(found)), Axis(f"steps{int(found)}", int(found))
+    raise scope.fail("I803", "a loop runs over an axis or up to a whole number", written.stop.span)
+
+
+def _first(scope: Scope, name: str, run: LoopRun) -> Tensor:
+    states = scope.states[name]
+    if run.start not in states.explicit:
+        step = states.step
+        raise scope.fail(
+            "N214",
+            f"`{name}[{run.start}]` is missing: the loop has nothing to start from",
+            step.name.span if step else run.written.span,
+            help=f"Write {name}[{run.start}] = … before the loop.",
+        )
+    return explicit(scope, name, states, run.start)
+
+
+def _step(scope: Scope, body: Scope, name: str, run: LoopRun) -> Tensor:
+    states = scope.states[name]
+    assert states.step is not None
+    item = states.step.brackets[0]
+    assert isinstance(item, s.PlainItem)
+    number = expressions.lower(body, item.value)
+    if not (isinstance(number, Counter) and number.loop == run.ident and number.scale == 1 and number.offset == 1):
+        variable = run.written.variable.name
+        raise scope.fail("I803", f"a step gives the next state: {name}[{variable} + 1] = …", item.span)
+    made = _this_step(run, name, states, s.Select(states.step.span, states.step.name, (item,)))
+    body.origin(made.node, states.step.span, name)
+    return made
+
+
+def _same_axes(scope: Scope, name: str, before: Tensor, now: Tensor, run: LoopRun) -> None:
+    extra = [a for a in now.axes if a not in before.axes]
+    if not extra:
+        return
+    states = scope.states[name]
+    assert states.step is not None
+    labels = " ".join(scope.label(a) for a in extra)
+    raise scope.fail(
+        "A125",
+        f"`{name}` changes its axes from step to step",
+        states.step.value.span,
+        because=(
+            f"{name}[{run.start}] has {scope.show(before.axes)}",
+            f"{name}[{run.written.variable.name} + 1] has {scope.show(now.axes)}",
+        ),
+        help=f"Give the first state all axes: {name}[{run.start}] = …[→ {labels}].",
+    )
+
+
+def unread_states(states: Sequence[StateSet]) -> list[s.Assign]:
+    """The steps of loops that were never run: nobody reads them."""
+    return [one.step for one in states if one.step is not None and one.loop is not None and one.loop.node is None]

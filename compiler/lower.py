@@ -1,0 +1,284 @@
+"""A model (or objective) of a spec → its formula graph; and the check of a whole file.
+
+A model speaks of one example: its inputs are lifted along `batch`, and each length axis of an input belongs to it.
+An objective names its batch: its inputs' first axis owns their lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from ..grammar import syntax as s
+from ..grammar.diagnostics import TransformulaError, did_you_mean, error
+from . import calls, expressions, ir
+from .config import Config
+from .ir import Axis, Graph, Length, Node
+from .modules import Entry, Module
+from .names import parts
+from .scope import Poison, Scope, Session
+from .values import Opaque, Poisoned, Tensor, Value
+
+BATCH = Axis("batch", Length("batch"))
+ORDINARY = ("batch", "attention_mask", "input_mask", "padding_mask", "mask_padding")
+
+
+def entries(module: Module) -> list[str]:
+    """The names of what can be compiled, models first."""
+    return [one.name for kind in ("model", "objective") for one in module.of_kind(kind)]
+
+
+def choose_entry(module: Module, name: str | None) -> Entry:
+    """The model or objective to compile: the named one, else the first model of the spec's own file."""
+    known = entries(module)
+    if name is not None:
+        if name not in known:
+            advice = did_you_mean(name, known) or f"It has {', '.join(known)}."
+            raise error("N230", f"{module.name} has no model or objective `{name}`", help=advice)
+        return module.entries[name]
+    own = [n for n in known if n in module.own and module.entries[n].definition.kind == "model"]
+    if own or known:
+        return module.entries[(own or known)[0]]
+    raise error(
+        "N231",
+        f"{module.name} has no model to compile",
+        module.file.span,
+        help="A model is declared like  model Name(tokens[seq] as input_ids) → [d] = …",
+    )
+
+
+def lower_entry(entry: Entry, config: Config, session: Session | None = None) -> Graph:
+    """The formula graph of a model or objective. Raises all mistakes found on the way at once."""
+    session = session or Session(entry.module, config)
+    definition = entry.definition
+    objective = definition.kind == "objective"
+    session.batch = None if objective else BATCH
+    scope = Scope(session, config, entry.module, entry, lifted=frozenset() if objective else frozenset({BATCH}))
+    try:
+        inputs = _inputs(scope, definition, objective)
+        scope.take(definition.body.where)
+        made = _outputs(scope, definition)
+    except Poisoned:
+        made = []
+    except TransformulaError as fault:
+        for one in fault.diagnostics:
+            session.diagnostics.add(one)
+        made = []
+    session.diagnostics.check()
+    outputs = tuple(made)
+    kinds = _kinds(outputs)
+    told = tuple(ir.Input(i.name, i.spec_name, i.axes, kinds.get(i.name, i.kind), i.required) for i in inputs)
+    used = {one["name"] for one in ir.walk_all([o.node for o in outputs]) if one.op == "weight"}
+    weights = tuple(w for name, w in session.weights.items() if name in used)
+    return Graph(entry.name, outputs, told, weights, session.origins, session.batch)
+
+
+def _inputs(scope: Scope, definition: s.Definition, objective: bool) -> list[ir.Input]:
+    found: list[ir.Input] = []
+    owner: Axis | None = None if objective else BATCH
+    for param in definition.params or ():
+        if not objective:
+            _no_batch(scope, param)
+        axes: list[Axis] = [] if objective else [BATCH]
+        for name in param.axes.names if param.axes else ():
+            axis = scope.axes.get(name.name) or scope.config.axis(name.name)
+            if axis is None:
+                if objective and owner is None:
+                    axis = owner = Axis(name.name, Length(name.name))
+                else:
+                    axis = Axis(name.name, Length(name.name), owner)
+            scope.axes[name.name] = axis
+            axes.append(axis)
+        name_ = param.alias or param.name
+        default: Node | None = None
+        if param.default is not None:
+            default = expressions.tensor(scope, expressions.lower(scope, param.default), param.default).node
+        scope.values[param.name] = Tensor(ir.input_(name_, axes, "unknown", default))
+        found.append(ir.Input(name_, param.name, tuple(axes), "real", default is None))
+    return found
+
+
+def _no_batch(scope: Scope, param: s.Param) -> None:
+    axes = {name.name: name for name in (param.axes.names if param.axes else ())}
+    if "batch" in axes:
+        raise scope.fail(
+            "S401",
+            "a model speaks of one example",
+            axes["batch"].span,
+            help="Batches and padding are added when the module is compiled; attention_mask is an input of the generated "
+            "module already. Remove both. (Objectives may name `batch`.)",
+        )
+    if (param.alias or param.name) in ORDINARY:
+        raise scope.fail(
+            "S401",
+            "a model speaks of one example, which has no padding",
+            param.span,
+            help=f"`{param.alias or param.name}` is an input of the generated module already: leave it out here.",
+        )
+
+
+def _outputs(scope: Scope, definition: s.Definition) -> list[ir.Output]:
+    made: list[ir.Output] = []
+    single = len(definition.outputs) == 1
+    for name, value in calls.results(scope, definition).items():
+        written = next((o for o in definition.outputs if (o.name or "") == name), definition.outputs[0])
+        tensor = expressions.tensor(scope, value, written.value)
+        _defined(scope, tensor, written)
+        lifted = [a for a in tensor.axes if not scope.visible(a)]
+        visible = [a for a in tensor.axes if scope.visible(a)]
+        if written.axes is not None:
+            visible = [a for n in written.axes for a in [scope.find(tensor, n.name)] if a is not None]
+        node = tensor.node
+        if scope.session.batch is not None and scope.session.batch not in node.axes:
+            node, lifted = ir.widen(node, scope.session.batch), [scope.session.batch]
+        default = "loss" if definition.kind == "objective" and single else "output"
+        made.append(ir.Output(name or default, node, (*lifted, *visible)))
+    return made
+
+
+def _defined(scope: Scope, tensor: Tensor, written: s.Output) -> None:
+    if tensor.bottom is not None:
+        raise scope.fail("M505", "a result may not be -∞ outside a relation", written.value.span)
+
+
+def _kinds(outputs: Iterable[ir.Output]) -> dict[str, str]:
+    """What each input holds, by how it is used: places are integers, conditions truth values, the rest numbers."""
+    kinds: dict[str, str] = {}
+    for one in ir.walk_all([o.node for o in outputs]):
+        places: tuple[tuple[Node, str], ...] = ()
+        if one.op == "pick":
+            places = tuple((arg, "int") for arg in one.args[1:])
+        elif one.op == "map" and one["fn"] in ("and", "or", "not"):
+            places = tuple((arg, "bool") for arg in one.args)
+        elif one.op == "map" and one["fn"] == "where":
+            places = ((one.args[0], "bool"),)
+        elif one.op == "map" and one["fn"] in ("==", "!="):
+            places = tuple((arg, "int") for arg in one.args if any(o.kind == "int" for o in one.args))
+        elif one.op == "reduce" and (len(one.args) > 1 or one["reduction"] in ("count", "any", "all")):
+            places = ((one.args[-1], "bool"),)
+        for arg, kind in places:
+            for source in _sources(arg):
+                kinds.setdefault(source, kind)
+    return kinds
+
+
+def _sources(one: Node) -> list[str]:
+    """The inputs that a value is a plain copy of (renamed, or chosen by a condition)."""
+    found, stack = [], [one]
+    while stack:
+        here = stack.pop()
+        if here.op == "input":
+            found.append(str(here["name"]))
+        elif here.op in ("rename", "widen"):
+            stack.append(here.args[0])
+        elif here.op == "pick":
+            stack.append(here.args[0])
+        elif here.op == "map" and here["fn"] == "where":
+            stack.extend(here.args[1:])
+        elif here.op == "map" and here["fn"] in ("+", "-") and here.kind == "unknown":
+            stack.extend(here.args)
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------- checking
+
+
+def check_module(module: Module, config: Config, trace: bool = False) -> Session:
+    """Checks every definition of the spec's own file by itself, and every model and objective as a whole."""
+    from .lint import lint
+
+    session = Session(module, config)
+    session.trace = [] if trace else None
+    for one in lint(module, config):
+        session.diagnostics.add(one)
+    for name in module.own:
+        entry = module.entries.get(name)
+        if entry is None:
+            continue
+        if entry.definition.kind in ("model", "objective"):
+            _check_whole(entry, config, session)
+        else:
+            _check_alone(entry, config, session)
+    return session
+
+
+def _check_whole(entry: Entry, config: Config, session: Session) -> None:
+    own = Session(session.module, config, trace=session.trace)
+    try:
+        lower_entry(entry, config, own)
+    except TransformulaError as fault:
+        _merge(session, fault)
+
+
+def _merge(session: Session, fault: TransformulaError) -> None:
+    """One mistake is told once: at one place with one code, the first telling wins."""
+    seen = {(d.code, d.span.start, d.span.source.name) for d in session.diagnostics.found if d.span}
+    for one in fault.diagnostics:
+        if one.span is None or (one.code, one.span.start, one.span.source.name) not in seen:
+            session.diagnostics.add(one)
+
+
+def _check_alone(entry: Entry, config: Config, session: Session) -> None:
+    own = Session(session.module, config, trace=session.trace)
+    scope = Scope(own, config, entry.module, entry)
+    definition = entry.definition
+    try:
+        _stand_ins(scope, definition)
+        scope.take(definition.body.where)
+        for name in list(scope.equations):
+            _try(scope, name)
+        calls.results(scope, definition)
+    except Poisoned:
+        pass
+    except TransformulaError as fault:
+        _merge(session, fault)
+    if own.diagnostics.errors:
+        _merge(session, TransformulaError(own.diagnostics.errors))
+
+
+def _try(scope: Scope, name: str) -> Value | None:
+    try:
+        return scope.lookup(name)
+    except Poisoned:
+        return Poison
+
+
+def _stand_ins(scope: Scope, definition: s.Definition) -> None:
+    """Gives a definition arguments that have just the axes it declares."""
+    heads = [one.axis for one in definition.axes]
+    bracketed = any(param.axes is not None for param in definition.params or ())
+    names = [*heads, *(n for p in definition.params or () if p.axes for n in p.axes.names)]
+    for place, name in enumerate(dict.fromkeys(n.name for n in names)):
+        axis = scope.config.axis(name) or _free_axis(definition, name, place)
+        scope.axes[name], scope.labels[axis] = axis, name
+    for one in definition.axes:
+        if one.index is not None:
+            scope.values[one.index.name] = Tensor(ir.index(scope.axes[one.axis.name]))
+            scope.tables = True
+    called = {p.function.name for p in parts((definition.outputs, definition.body)) if isinstance(p, s.Call) and isinstance(p.function, s.Name)}
+    for param in definition.params or ():
+        if param.name in called:
+            scope.values[param.name] = Opaque(param.name)
+        elif param.default is not None:
+            scope.equations[param.name] = param.default
+        else:
+            own = param.axes.names if param.axes else () if bracketed else tuple(heads)
+            axes = [scope.axes[n.name] for n in own]
+            scope.values[param.name] = Tensor(ir.input_(param.name, axes, "unknown"))
+
+
+def _free_axis(definition: s.Definition, name: str, place: int) -> Axis:
+    """An axis that config does not size: a length, or a number when the text splits or merges it."""
+    for item in parts((definition.outputs, definition.body)):
+        if isinstance(item, s.RenameItem) and len(item.old) != len(item.new) and item.old:
+            if name in {n.name for n in (*item.old, *item.new)}:
+                return Axis(name, 5040 * (place + 1))
+    return Axis(name, Length(name))
+
+
+def effective(config: Config) -> dict[str, object]:
+    """The config as it is used, for people."""
+    return config.effective()
+
+
+_ = Fraction

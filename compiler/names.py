@@ -1,0 +1,54 @@
+"""Names in the text of a definition: what it mentions, what it renames, what it defines and never uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..grammar import syntax as s
+
+
+def parts(root: Any) -> Iterator[Any]:
+    """Every syntax object below a syntax object, itself first, without recursion."""
+    stack = [root]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, tuple):
+            stack.extend(reversed(one))
+        elif isinstance(one, s.Node):
+            yield one
+            stack.extend(getattr(one, f.name) for f in reversed(fields(one)) if f.name not in ("span", "sign"))
+    assert is_dataclass(s.Node)
+
+
+def names_in(root: Any) -> Iterator[s.Name]:
+    """All names in a text."""
+    return (one for one in parts(root) if isinstance(one, s.Name))
+
+
+@lru_cache(maxsize=4096)
+def mentioned(definition: s.Definition) -> frozenset[str]:
+    """Every name that the text of a definition contains (its own name left out)."""
+    inside = (definition.axes, definition.params or (), definition.outputs, definition.body)
+    found = {one.name for part in inside for one in names_in(part)}
+    found |= {axis.name for one in parts(inside) if isinstance(one, s.Output) for axis in one.axes or ()}
+    return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
+def renames(definition: s.Definition) -> tuple[s.RenameItem, ...]:
+    """The renames [a → b] of a definition's text."""
+    return tuple(one for one in parts((definition.outputs, definition.body)) if isinstance(one, s.RenameItem))
+
+
+@lru_cache(maxsize=4096)
+def members(file: s.File) -> frozenset[str]:
+    """The names after a dot anywhere in a file: parts of calls that are read from outside."""
+    return frozenset(one.name for one in parts(file.items) if isinstance(one, s.Member))
+
+
+def used_names(roots: Iterable[Any]) -> set[str]:
+    """The names that expressions read."""
+    return {one.name for root in roots for one in names_in(root)}

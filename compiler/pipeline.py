@@ -1,0 +1,59 @@
+"""The passes in their order: one row each, with the reason for its place. `--without`, `--only` and `--until` choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..grammar.diagnostics import did_you_mean, error
+from .ir import Graph
+from .ledger import Ledger
+from .verify import verify
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A row: name, what it does, why it stands where it stands, and the function."""
+
+    name: str
+    does: str
+    because: str
+    run: Callable[[Graph, Ledger], Graph]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The graph after a pass (the first stage, `formula`, is before all)."""
+
+    name: str
+    graph: Graph
+
+
+def table() -> tuple[Pass, ...]:
+    """All passes in order."""
+    from .passes import PASSES
+
+    return PASSES
+
+
+def run(
+    graph: Graph, without: Sequence[str] = (), only: Sequence[str] | None = None, until: str | None = None
+) -> tuple[tuple[Stage, ...], Ledger]:
+    """Runs the chosen passes; the graph is verified after each. Raises `TransformulaError` for unknown names."""
+    rows = table()
+    known = [row.name for row in rows]
+    for name in (*without, *(only or ()), *((until,) if until else ())):
+        if name not in known and name != "formula":
+            raise error("C620", f"there is no pass `{name}`", help=did_you_mean(name, known) or f"Passes: {', '.join(known)}.")
+    ledger = Ledger()
+    stages = [Stage("formula", graph)]
+    verify(graph)
+    for row in rows:
+        if until == stages[-1].name or until == "formula":
+            break
+        if row.name in without or (only is not None and row.name not in only):
+            continue
+        graph = row.run(graph, ledger)
+        verify(graph)
+        stages.append(Stage(row.name, graph))
+    return tuple(stages), ledger

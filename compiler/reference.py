@@ -1,0 +1,230 @@
+"""The reference: a graph run as it stands, in float64, by the naive evaluator.
+
+The border is the ecosystem's: `input_ids` [batch, seq] with `attention_mask`, padding on either side. Inside, examples
+stand left-aligned: leading and trailing hidden positions are no part of an example, hidden ones between stay as keys
+that nobody may see. Results go back to the caller's places, 0 where there is padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..grammar.diagnostics import error
+from .evaluate import Evaluator, Lengths
+from .ir import Axis, Graph, Input, Length
+
+Array = npt.NDArray[Any]
+Weights = Callable[[str, tuple[Axis, ...]], Array]
+
+MASKS = {"attention_mask": 0, "decoder_attention_mask": 1}
+"""The masks of the border, by the place of their length among the lengths of the model's inputs."""
+
+
+def run(
+    graph: Graph,
+    weights: Weights | Mapping[str, Array],
+    inputs: Mapping[str, Any],
+    seed: int = 0,
+    training: bool = False,
+) -> dict[str, Array]:
+    """Named results of a graph for a (padded) batch; `inputs` by the graph's input names, masks included.
+
+    Raises `TransformulaError` for unknown or missing inputs, shapes that do not fit, ids out of range.
+    """
+    given = {name: np.asarray(value) for name, value in inputs.items() if value is not None}
+    check_inputs(graph, given)
+    lookup = weights if callable(weights) else _lookup(weights)
+    if graph.batch is None:
+        return _objective(graph, lookup, given, seed, training)
+    return _model(graph, lookup, given, seed, training)
+
+
+def _lookup(weights: Mapping[str, Array]) -> Weights:
+    return lambda name, axes: weights[name]
+
+
+def length_names(graph: Graph) -> list[str]:
+    """The lengths of the inputs, in the order of first sight (the batch left out)."""
+    found: dict[str, None] = {}
+    for one in graph.inputs:
+        for axis in one.axes:
+            if isinstance(axis.size, Length) and axis != graph.batch and axis.owner is not None:
+                found[axis.size.name] = None
+    return list(found)
+
+
+def allowed_inputs(graph: Graph) -> list[str]:
+    """The names that the border takes: the graph's inputs, masks of its lengths, and position ids if it asks for them."""
+    lengths = length_names(graph)
+    masks = [mask for mask, place in MASKS.items() if place < len(lengths)]
+    positions = any(one.op == "position" for one in graph.nodes())
+    names = [one.name for one in graph.inputs]
+    return [*names, *masks, *(["position_ids"] if positions and "position_ids" not in names else [])]
+
+
+def check_inputs(graph: Graph, given: Mapping[str, Array]) -> None:
+    """Errors by name: what is unknown, what is missing, what has the wrong number of dimensions."""
+    known = allowed_inputs(graph)
+    for name in given:
+        if name not in known:
+            raise error("R901", f"{graph.name} has no input `{name}`", help=f"It takes {', '.join(known)}.")
+    for one in graph.inputs:
+        if one.required and one.name not in given:
+            raise error("R902", f"{graph.name} needs the input `{one.name}`")
+        if one.name in given and given[one.name].ndim != len(one.axes):
+            axes = ", ".join(map(str, one.axes))
+            raise error("R903", f"`{one.name}` should have the dimensions [{axes}], not {list(given[one.name].shape)}")
+
+
+def _model(graph: Graph, weights: Weights, given: dict[str, Array], seed: int, training: bool) -> dict[str, Array]:
+    batch = graph.batch
+    assert batch is not None
+    places = _places(graph, given)
+    lengths = Lengths({"batch": _batch_size(graph, given)})
+    for name, place in places.items():
+        lengths.size[name] = place.width
+        lengths.count[name] = place.count
+        lengths.visible[name] = place.visible
+    aligned = {one.name: _align_input(one, given[one.name], places, batch) for one in graph.inputs if one.name in given}
+    if "position_ids" in given:
+        first = next(iter(places.values()))
+        aligned["position_ids"] = first.take(np.broadcast_to(given["position_ids"], first.shape))
+    evaluator = Evaluator(aligned, weights, lengths, seed, training)
+    results = {}
+    for out in graph.outputs:
+        value = evaluator(out.node)
+        order = [out.node.axes.index(axis) for axis in out.axes]
+        results[out.name] = _restore(value.transpose(order), out.axes, places, graph, lengths)
+    return results
+
+
+class _Places:
+    """Where the entries of one length stand in the caller's padded array."""
+
+    def __init__(self, mask: Array) -> None:
+        mask = np.asarray(mask, bool)
+        self.shape = mask.shape
+        any_ = mask.any(axis=1)
+        first = np.where(any_, mask.argmax(axis=1), 0)
+        last = np.where(any_, mask.shape[1] - mask[:, ::-1].argmax(axis=1), 0)
+        self.count = last - first
+        self.width = int(self.count.max(initial=0))
+        self.index = first[:, None] + np.arange(self.width)[None, :]
+        self.real = np.arange(self.width)[None, :] < self.count[:, None]
+        self.index = np.where(self.real, self.index, 0)
+        self.visible = np.take_along_axis(mask, self.index, axis=1) & self.real if mask.shape[1] else self.real
+
+    def take(self, value: Array) -> Array:
+        """[batch, padded, …] → [batch, width, …], left-aligned; 0 beyond an example's end."""
+        if not value.shape[1]:
+            return value
+        moved = value[np.arange(value.shape[0])[:, None], self.index]
+        return np.where(self.real.reshape(self.real.shape + (1,) * (value.ndim - 2)), moved, 0)
+
+    def put(self, value: Array) -> Array:
+        """The other way: back to the padded places, 0 elsewhere."""
+        result = np.zeros((*self.shape, *value.shape[2:]), value.dtype)
+        rows, columns = np.nonzero(self.real)
+        result[rows, self.index[rows, columns]] = value[rows, columns]
+        return result
+
+
+def _places(graph: Graph, given: Mapping[str, Array]) -> dict[str, _Places]:
+    found = {}
+    for number, name in enumerate(length_names(graph)):
+        shape = _length_shape(graph, given, name)
+        mask_name = next((m for m, place in MASKS.items() if place == number), "")
+        mask = given.get(mask_name)
+        if mask is not None and mask.shape != shape:
+            raise error("R903", f"`{mask_name}` should be {list(shape)} like the input it masks, not {list(mask.shape)}")
+        found[name] = _Places(np.ones(shape, bool) if mask is None else mask != 0)
+    return found
+
+
+def _length_shape(graph: Graph, given: Mapping[str, Array], name: str) -> tuple[int, int]:
+    shape: tuple[int, int] | None = None
+    for one in graph.inputs:
+        for place, axis in enumerate(one.axes):
+            if one.name in given and isinstance(axis.size, Length) and axis.size.name == name:
+                here = (given[one.name].shape[0], given[one.name].shape[place])
+                if shape is not None and here != shape:
+                    raise error("R903", f"`{one.name}` is {list(here)} where another input has {list(shape)}")
+                shape = here
+    if shape is None:
+        raise error("R902", f"no input tells how long `{name}` is")
+    return shape
+
+
+def _batch_size(graph: Graph, given: Mapping[str, Array]) -> int:
+    return next(given[one.name].shape[0] for one in graph.inputs if one.name in given)
+
+
+def _align_input(one: Input, value: Array, places: Mapping[str, _Places], batch: Axis) -> Array:
+    for number, axis in enumerate(one.axes):
+        if isinstance(axis.size, Length) and axis != batch and axis.size.name in places:
+            moved = np.moveaxis(value, number, 1)
+            value = np.moveaxis(places[axis.size.name].take(moved), 1, number)
+        elif isinstance(axis.size, int) and value.shape[number] != axis.size:
+            raise error("R903", f"`{one.name}` has {value.shape[number]} entries along {axis}, not {axis.size}")
+    return value
+
+
+def _restore(value: Array, axes: tuple[Axis, ...], places: Mapping[str, _Places], graph: Graph, lengths: Lengths) -> Array:
+    """Back to the caller's places; NaN means that an entry out of range was read. An empty example has zeros."""
+    rows = np.ones(value.shape[0], bool)
+    for place in places.values():
+        rows &= place.count > 0
+    value = np.where(rows.reshape((-1,) + (1,) * (value.ndim - 1)), value, 0) if places else value
+    for number, axis in enumerate(axes):
+        if isinstance(axis.size, Length) and axis.size.name in places:
+            name = axis.size.name
+            moved = np.moveaxis(value, number, 1)
+            real = places[name].real.reshape(places[name].real.shape + (1,) * (moved.ndim - 2))
+            moved = places[name].put(np.where(real, moved, 0))
+            value = np.moveaxis(moved, 1, number)
+    if value.dtype.kind == "f" and np.isnan(value).any():
+        raise error(
+            "I801",
+            f"{graph.name} reads an entry that does not exist",
+            help="An id may be larger than its table, or a text longer than the position table.",
+        )
+    return value
+
+
+def _objective(graph: Graph, weights: Weights, given: dict[str, Array], seed: int, training: bool) -> dict[str, Array]:
+    lengths = Lengths()
+    masks = {n: given.get(m) for n, m in zip(length_names(graph), MASKS, strict=False)}
+    for one in graph.inputs:
+        if one.name in given:
+            for number, axis in enumerate(one.axes):
+                if isinstance(axis.size, Length):
+                    lengths.size[axis.size.name] = given[one.name].shape[number]
+    for one in graph.inputs:
+        for axis in one.axes:
+            if isinstance(axis.size, Length) and axis.owner is not None and one.name in given:
+                name = axis.size.name
+                mask = masks.get(name)
+                owners = given[one.name].shape[0]
+                places = _Places(np.ones((owners, lengths.size[name]), bool) if mask is None else mask != 0)
+                lengths.count[name], lengths.visible[name] = places.count, places.visible
+                lengths.size[name] = places.width
+    aligned = dict(given)
+    for one in graph.inputs:
+        if one.name not in given:
+            continue
+        for number, axis in enumerate(one.axes):
+            if isinstance(axis.size, Length) and axis.owner is not None:
+                mask = masks.get(axis.size.name)
+                if mask is not None:
+                    aligned[one.name] = np.moveaxis(
+                        _Places(mask != 0).take(np.moveaxis(aligned[one.name], number, 1)), 1, number
+                    )
+    evaluator = Evaluator(aligned, weights, lengths, seed, training)
+    return {
+        out.name: evaluator(out.node).transpose([out.node.axes.index(axis) for axis in out.axes])
+        for out in graph.outputs
+    }

@@ -1,0 +1,1 @@
+"""Rewrite rules, one law per file; they work on meaning and axis names."""

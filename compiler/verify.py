@@ -1,0 +1,51 @@
+"""The verifier: what must hold of a graph after every stage. A violation is a fault of transformula."""
+
+from __future__ import annotations
+
+from ..grammar.diagnostics import InternalError
+from . import ops
+from .ir import Graph, Node
+
+LEAVES = ("input", "weight", "const", "table", "index", "position", "size", "counter", "carry")
+OPERATIONS = (
+    *LEAVES, "map", "contract", "reduce", "pick", "rename", "split", "merge", "concat", "widen", "rank", "random",
+    "past", "loop", "state", "history", "kernel",
+)  # fmt: skip
+
+
+def verify(graph: Graph) -> None:
+    """Raises `InternalError` when axes, operations, loops or weights of the graph are not in order."""
+    known = {weight.name: weight for weight in graph.weights}
+    for one in graph.nodes():
+        _node(one)
+        if one.op == "weight" and (one["name"] not in known or known[one["name"]].axes != one.axes):
+            raise InternalError(f"the weight {one['name']} is not in the graph's table with these axes")
+    for out in graph.outputs:
+        if set(out.axes) != set(out.node.axes):
+            raise InternalError(f"output {out.name} has {out.node.axes}, not {out.axes}")
+        if out.node.free:
+            raise InternalError(f"output {out.name} depends on the step of a loop")
+
+
+def _node(one: Node) -> None:
+    if one.op not in OPERATIONS:
+        raise InternalError(f"no core operation is called {one.op}")
+    if len(set(one.axes)) != len(one.axes):
+        raise InternalError(f"{one} has an axis twice")
+    if one.op == "map" and len(one.args) != ops.FUNCTIONS[one["fn"]].arity:
+        raise InternalError(f"{one} has {len(one.args)} arguments")
+    if one.op == "contract":
+        for axis in one["over"]:
+            if any(axis not in arg.axes for arg in one.args):
+                raise InternalError(f"{one} sums over {axis}, which an operand lacks")
+    if one.op == "loop":
+        _loop(one)
+
+
+def _loop(one: Node) -> None:
+    slots = one["slots"]
+    if len(one["body"]) != slots:
+        raise InternalError(f"{one} has {slots} states and {len(one['body'])} results")
+    for first, result in zip(one.args[:slots], one["body"], strict=True):
+        if set(first.axes) != set(result.axes):
+            raise InternalError(f"{one} changes the axes of a state: {first.axes} to {result.axes}")

@@ -1,0 +1,1 @@
+"""Text of a spec <-> syntax tree with source spans; knows nothing of graphs."""

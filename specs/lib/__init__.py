@@ -1,0 +1,1 @@
+"""The library of formulas that the architectures import."""

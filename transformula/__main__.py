@@ -1,0 +1,6 @@
+"""`python -m transformula` is the command `transformula`."""
+
+from .cli import main
+
+if __name__ == "__main__":
+    main()
