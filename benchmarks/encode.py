@@ -4,8 +4,8 @@
     python benchmarks/encode.py --runs 9
     python benchmarks/encode.py --one
 
-Every round runs each contender once, in a new order; medians, spreads and the ratio to the matrix products alone are
-over the rounds. A machine that others use drifts: trust the ratios, which are taken round by round.
+Every round runs each contender once, in a new order; medians, spreads and the ratio to the matrix products
+alone are over the rounds. A machine that others use drifts: trust the ratios, which are taken round by round.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def weights_folder() -> Path:
 
 
 def sentences(count: int, seed: int = 0) -> tuple[Array, Array]:
-    """input_ids and attention_mask[sentence, seq], random words, lengths lognormal with mean 19, at most 128."""
+    """input_ids and attention_mask[sentence, seq], random words; lengths lognormal, mean 19, at most 128."""
     draw = np.random.default_rng(seed)
     lengths = np.clip(np.rint(draw.lognormal(2.77, 0.6, count)), 4, 128).astype(int)
     if count == 1:
@@ -207,7 +207,7 @@ def measure(found: dict[str, Contender], runs: int) -> dict[str, list[float]]:
 
 
 def summary(times: dict[str, list[float]], results: dict[str, Array | None]) -> dict[str, dict[str, float]]:
-    """Median, fastest and slowest in ms, the median ratio to the products, the difference from the handwritten."""
+    """Median, fastest, slowest (ms), the median ratio to the products, the distance from the handwritten."""
     base = times["products alone"]
     hand = results["handwritten"]
     table = {}

@@ -1,10 +1,10 @@
 """all-MiniLM-L6-v2 by hand on the NumPy backend's kernels: the yardstick for generated code.
 
-It does what a generated module should do. Weights are laid out once: [in, out] and contiguous, Q, K and V as one
-matrix, 1/√dk inside it, the one token type inside the position table. A batch is packed, cut into chunks of whole
-examples of about equal length, and each thread takes chunks through all layers in its own buffers, with BLAS's
-threads off; biases, residuals and activations are added while a block is in the cache. A lone chunk keeps BLAS's
-threads, as there is nothing else to divide.
+It does what a generated module should do. Weights are laid out once: [in, out] and contiguous, Q, K and V as
+one matrix, 1/√dk inside it, the one token type inside the position table. A batch is packed, cut into chunks
+of whole examples of about equal length, and each thread takes chunks through all layers in its own buffers,
+with BLAS's threads off; biases, residuals and activations are added while a block is in the cache. A lone
+chunk keeps BLAS's threads, as there is nothing else to divide.
 """
 
 from collections.abc import Mapping
@@ -102,7 +102,8 @@ class MiniLM:
             linear(h, w.W_2, out=x)
             layer_norm(x, w.gain_2, w.shift_2, EPS, bias=w.b_2, residual=y)
         pooled = segment_mean(x, lengths, None if hidden is None else ~hidden)
-        return pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+        pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+        return pooled
 
 
 def read_layer(weights: Mapping[str, Array], prefix: str) -> Layer:

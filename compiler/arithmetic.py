@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import TransformulaError
-from . import expressions, ir, ops
+from . import expressions, ir, ops, wording
 from .ir import Node
 from .values import Choice, Counter, Formula, Static, Tensor, Value, as_static, describe, is_static
 
@@ -21,8 +23,10 @@ MASK_LIKE = Fraction(-10_000)
 MAX_BITS = 4096
 
 
-def binary(scope: Scope, fn: str, left: Value, right: Value, expr: s.Node, part: s.Node | None = None) -> Value:
-    """left fn right. `part` is the place of the right operand."""
+def binary(
+    scope: Scope, fn: str, left: Value, right: Value, expr: s.Node, sides: tuple[s.Node, s.Node] | None = None
+) -> Value:
+    """left fn right; `sides` are the places of the operands."""
     if isinstance(left, Choice) and isinstance(right, Choice) and fn in ("==", "!="):
         return (left.text == right.text) == (fn == "==")
     if isinstance(left, Choice | Formula) and isinstance(right, Choice | Formula) and fn in ("==", "!="):
@@ -33,23 +37,49 @@ def binary(scope: Scope, fn: str, left: Value, right: Value, expr: s.Node, part:
     if isinstance(right, Choice) and right.text is None and fn in ("==", "!="):
         return fn == "!="
     if is_static(left) and is_static(right):
-        return static(scope, fn, left, right, expr)  # type: ignore[arg-type]
+        return static(scope, fn, left, right, expr, sides)  # type: ignore[arg-type]
     affine = _affine(fn, left, right)
     if affine is not None:
         return affine
-    return _tensors(scope, fn, left, right, expr, part)
+    return _tensors(scope, fn, left, right, expr, sides or (expr, expr))
 
 
-def static(scope: Scope, fn: str, left: Static, right: Static, expr: s.Node) -> Static:
+def static(
+    scope: Scope, fn: str, left: Static, right: Static, expr: s.Node, sides: tuple[s.Node, s.Node] | None = None
+) -> Static:
     """Exact arithmetic on compile-time numbers."""
-    if (isinstance(left, bool) or isinstance(right, bool)) and fn not in ("==", "!="):
-        raise _truth(scope, expr)
+    places = sides or (expr, expr)
+    for one, place in zip((left, right), places, strict=True):
+        if isinstance(one, bool) and fn not in ("==", "!="):
+            raise truth_as_number(scope, place)
     if fn in ("/", "//", "%") and right == 0:
-        raise scope.fail("C610", "division by zero", expr.span)
+        raise scope.fail(
+            "C610", "division by zero", places[1].span, because=_zero(places[1]), help=_nonzero(places[1])
+        )
     try:
         return _static(fn, left, right)
     except (OverflowError, ValueError, ZeroDivisionError):
-        raise scope.fail("C611", f"this number has no value: {left} {fn} {right}", expr.span) from None
+        raise scope.fail(
+            "C611", f"`{_text(expr)}` has no value", expr.span, because=(f"it is {_number(left)} {fn} {_number(right)}",)
+        ) from None
+
+
+def _zero(expr: s.Node) -> tuple[str, ...]:
+    return () if isinstance(expr, s.Number) else (f"`{_text(expr)}` is 0",)
+
+
+def _nonzero(expr: s.Node) -> str:
+    return "Divide by another number." if isinstance(expr, s.Number) else f"Set {_text(expr)} to another number."
+
+
+def _number(value: Static) -> str:
+    try:
+        return f"{float(value):g}"
+    except OverflowError:
+        return "a number of hundreds of digits"
+
+
+_text = wording.text
 
 
 def _static(fn: str, left: Static, right: Static) -> Static:
@@ -58,7 +88,7 @@ def _static(fn: str, left: Static, right: Static) -> Static:
     if fn == "^":
         return _static_power(left, right)
     if isinstance(left, float) or isinstance(right, float):
-        return as_static(float(ops.FUNCTIONS[fn].meaning(float(left), float(right))))
+        return as_static(float(_FLOAT[fn](float(left), float(right))))
     return _EXACT[fn](left, right)  # type: ignore[no-any-return]
 
 
@@ -87,6 +117,7 @@ _EXACT: dict[str, Callable[[Any, Any], Any]] = {
     "max": max,
     "min": min,
 }
+_FLOAT = {**_EXACT, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod}
 
 
 def _affine(fn: str, left: Value, right: Value) -> Value | None:
@@ -109,7 +140,7 @@ def unary(scope: Scope, op: str, value: Value, expr: s.Node) -> Value:
     if isinstance(value, bool):
         if op == "not":
             return not value
-        raise _truth(scope, expr)
+        raise truth_as_number(scope, expr)
     if isinstance(value, Fraction | float):
         return _static_unary(scope, op, value, expr)
     if isinstance(value, Counter) and op == "neg":
@@ -125,8 +156,10 @@ def _static_unary(scope: Scope, op: str, value: Fraction | float, expr: s.Node) 
         return -value
     if op == "abs":
         return abs(value)
-    if op == "sqrt" and value < 0 or op == "log" and value < 0:
-        raise scope.fail("C611", f"{op} of {float(value):g} has no value", expr.span)
+    if (op == "sqrt" and value < 0) or (op == "log" and value < 0):
+        raise _no_value(scope, op, value, expr)
+    if op == "stop":
+        return value
     if op in ("floor", "ceil"):
         return Fraction(math.floor(value) if op == "floor" else math.ceil(value))
     if op == "sign":
@@ -138,36 +171,56 @@ def _static_unary(scope: Scope, op: str, value: Fraction | float, expr: s.Node) 
         if roots[0] ** 2 == value.numerator and roots[1] ** 2 == value.denominator:
             return Fraction(*roots)
     try:
-        return as_static(float(ops.FUNCTIONS[op].meaning(float(value))))
+        return as_static(float(getattr(math, op)(float(value))))
     except OverflowError:
         return math.inf
+    except ValueError:  # the sine of infinity
+        raise _no_value(scope, op, value, expr) from None
 
 
-def _truth(scope: Scope, expr: s.Node) -> TransformulaError:
+def _no_value(scope: Scope, op: str, value: Fraction | float, expr: s.Node) -> TransformulaError:
+    whole = _text(expr) if isinstance(expr, s.Unary) else f"{op}({_text(expr)})"
+    return scope.fail("C611", f"`{whole}` has no value", expr.span, because=(f"it is {op} of {_number(value)}",))
+
+
+def truth_as_number(scope: Scope, expr: s.Node) -> TransformulaError:
+    """The error for a truth value where a number is needed."""
     return scope.fail(
         "M503",
         "a truth value is no number",
         expr.span,
-        help="Write 1 if … else 0, or count[axis](…) to count the entries where it holds.",
+        help="Write (1 if … else 0), or count[axis](…) to count the entries where it holds.",
     )
 
 
 # ----------------------------------------------------------------------------------------------------- tensors
 
 
-def _tensors(scope: Scope, fn: str, left: Value, right: Value, expr: s.Node, part: s.Node | None) -> Tensor:
-    _no_mask_number(scope, fn, left, right, expr, part)
-    both = [expressions.tensor(scope, one, part or expr) for one in (left, right)]
-    if fn not in ("==", "!=") and any(one.node.kind == "bool" for one in both):
-        raise _truth(scope, part or expr)
-    return apply(scope, fn, both, [expr, part or expr], expr)
+def _tensors(
+    scope: Scope, fn: str, left: Value, right: Value, expr: s.Node, sides: tuple[s.Node, s.Node]
+) -> Tensor:
+    for value, side in zip((left, right), sides, strict=True):
+        if fn in ("+", "*", "-") and _like_mask(value):
+            raise mask_number(scope, value, side)  # type: ignore[arg-type]
+    both = [expressions.tensor(scope, one, side) for one, side in zip((left, right), sides, strict=True)]
+    for one, side in zip(both, sides, strict=True):
+        if fn not in ("==", "!=") and one.node.kind == "bool":
+            raise truth_as_number(scope, side)
+    return apply(scope, fn, both, list(sides), expr)
 
 
-def _no_mask_number(scope: Scope, fn: str, left: Value, right: Value, expr: s.Node, part: s.Node | None) -> None:
-    """A large negative number that is added or selected stands for a mask: say so."""
-    for value in (left, right):
-        if fn in ("+", "*", "-") and isinstance(value, Fraction | float) and value <= MASK_LIKE and value != -math.inf:
-            raise mask_number(scope, value, part or expr)
+def _like_mask(value: Value) -> bool:
+    """A large negative number that is added or selected stands for a mask."""
+    return isinstance(value, Fraction | float) and value <= MASK_LIKE and value != -math.inf
+
+
+def subtracted_mask(scope: Scope, term: s.Expr) -> None:
+    """scores - 10000 * (1 - mask): the same habit with the sign in front."""
+    factors = [one for sign, one in term.factors if sign == "*"] if isinstance(term, s.Product) else []
+    large = [one for one in factors if isinstance(one, s.Number) and one.value >= -MASK_LIKE]
+    turned = [one for one in factors if isinstance(one, s.Sum) and len(one.terms) == 2 and one.terms[1][0] == "-"]
+    if large and any(isinstance(one.terms[0][1], s.Number) and one.terms[0][1].value == 1 for one in turned):
+        raise mask_number(scope, large[0].value, large[0])
 
 
 def mask_number(scope: Scope, value: Static, expr: s.Node) -> TransformulaError:
@@ -176,8 +229,9 @@ def mask_number(scope: Scope, value: Static, expr: s.Node) -> TransformulaError:
         "M501",
         "a mask is a relation, not a large number",
         expr.span,
-        because=(f"{float(value):g} is finite: a row with nothing to see would attend evenly to everything.",),
-        help="Write the relation where the softmax is: softmax[key if see](scores), with  see[i: seq, j: key] = j ≤ i.",
+        because=(f"{_text(expr)} is finite: a row with nothing to see would attend evenly to everything.",),
+        help="Write the relation where the softmax is: softmax[key if see](scores), "
+        "with  see[i: seq, j: key] = j ≤ i.",
     )
 
 
@@ -186,17 +240,24 @@ def apply(scope: Scope, fn: str, values: list[Tensor], exprs: list[s.Node], expr
     _no_table(scope, values, exprs, expr)
     check_extents(scope, values, expr)
     for one, where in zip(values, exprs, strict=True):
-        if ops.FUNCTIONS[fn].takes == "truth" and one.node.kind not in ("bool", "unknown"):
-            raise scope.fail("M504", f"`{fn}` needs a truth value, not a number", where.span, help="Compare it with something.")
+        if ops.FUNCTIONS[fn].takes == "truth" and is_number(one.node):
+            raise scope.fail(
+                "M504",
+                f"`{fn}` needs a truth value, not a number",
+                where.span,
+                help=f"Compare it with something: {_text(where)} ≠ 0.",
+            )
         if ops.FUNCTIONS[fn].takes == "number" and one.node.kind == "bool":
-            raise _truth(scope, where)
+            raise truth_as_number(scope, where)
     bottom = both(one.bottom for one in values)
     if bottom is not None and not _keeps_bottom(fn, values):
+        place = next(w for one, w in zip(values, exprs, strict=True) if one.bottom is not None)
         raise scope.fail(
             "M505",
             f"a value that is -∞ outside a relation reaches `{fn}`",
-            expr.span,
-            help="Such a value may be added to, scaled, compared by max, or go into exp and softmax.",
+            place.span,
+            because=("such a value may be added to, scaled, compared by max, or go into exp and softmax",),
+            help="Say the relation where it is needed: softmax[key if see](scores).",
         )
     return _with_facts(fn, values, bottom)
 
@@ -210,6 +271,15 @@ def _keeps_bottom(fn: str, values: list[Tensor]) -> bool:
         other = values[1] if values[0].bottom is not None else values[0]
         return other.bottom is None and not (fn == "/" and other is values[0]) and _positive(other.node)
     return False
+
+
+def is_number(one: Node) -> bool:
+    """Whether the value is surely no truth value."""
+    if one.kind != "unknown":
+        return one.kind != "bool"
+    if one.op == "map" and ops.FUNCTIONS[one["fn"]].takes == "number":
+        return one["fn"] not in ("==", "!=", "where")
+    return one.op == "contract"
 
 
 def _positive(one: Node) -> bool:
@@ -264,26 +334,28 @@ def logic(scope: Scope, op: str, left: Value, right: Value, expr: s.Node) -> Val
 
 def _no_table(scope: Scope, values: list[Tensor], exprs: list[s.Node], expr: s.Node) -> None:
     """Each side has an axis that the other lacks: a forgotten rename, unless the axes are declared."""
-    if len(values) != 2 or scope.tables or all(index_only(one.node) for one in values):
+    if len(values) != 2 or scope.tables:
         return
     sides = [[a for a in one.axes if scope.visible(a)] for one in values]
     only = [[a for a in own if a not in other] for own, other in (sides, sides[::-1])]
-    if not (only[0] and only[1]):
+    if not (only[0] and only[1]) or all(index_only(one.node) for one in values):
         return
     names = [[scope.label(a) for a in own] for own in only]
     axes = ", ".join(dict.fromkeys(scope.label(a) for own in sides for a in own))
-    advice = f"If you want the table, declare it: t[{axes}] = {expr.span.text}."
+    advice = f"If you want the table, declare it in a `where`: t[{axes}] = {_text(expr)}."
     first, second = only[0][0], only[1][0]
-    if first.size == second.size and first.ragged:
-        told = exprs[1].span.text
-        advice = (
-            f"Mostly a forgotten rename. If both are the same tokens: {told}[{names[1][0]} → {names[0][0]}]. " + advice
-        )
+    if first.ragged and second.ragged:
+        told = wording.renamed(_text(exprs[1]), names[1][0], names[0][0])
+        if first.size == second.size and first.owner == second.owner:
+            advice = f"If both are the same tokens, rename one: {told}. {advice}"
+        else:
+            advice = f"If both are the same tokens, declare them with the same axis, {names[0][0]}. {advice}"
     raise scope.fail(
         "A105",
         f"this would make a table of every {names[0][0]} with every {names[1][0]}",
         expr.span,
-        because=(f"one side : {scope.show(values[0].axes)}", f"the other : {scope.show(values[1].axes)}"),
+        because=(*wording.sides(scope, values, exprs), "each side has an axis that the other lacks"),
+        notes=wording.come_from(scope, values, expr),
         help=advice,
     )
 
@@ -311,9 +383,6 @@ def check_extents(scope: Scope, values: list[Tensor], expr: s.Node) -> None:
 
 def cases(scope: Scope, expr: s.Cases) -> Value:
     """a if c else b, and printed cases: conditions of config choose at compile time, others make a selection."""
-    if expr.cases[-1][1] is not None:
-        last = expr.cases[-1][0]
-        raise scope.fail("P321", "these cases do not say what holds otherwise", last.span, help="End them with `… otherwise`.")
     rows: list[tuple[s.Expr, Tensor | None]] = []
     for value, condition in expr.cases:
         known = True if condition is None else expressions.lower(scope, condition)
@@ -336,31 +405,40 @@ def cases(scope: Scope, expr: s.Cases) -> Value:
 
 def truth(scope: Scope, value: Value, expr: s.Node) -> Tensor:
     """A condition: a truth value per entry."""
-    if isinstance(value, Fraction | float):
-        raise scope.fail("M504", "a condition is needed here, not a number", expr.span)
-    made = expressions.tensor(scope, value, expr)
-    if made.node.kind not in ("bool", "unknown"):
+    made = None if isinstance(value, Fraction | float) else expressions.tensor(scope, value, expr)
+    if made is None or is_number(made.node):
         raise scope.fail(
-            "M504", "a condition is needed here, not a number", expr.span, help="Compare it with something: … ≠ 0."
+            "M504",
+            "a condition is needed here, not a number",
+            expr.span,
+            help=f"Compare it with something: {_text(expr)} ≠ 0.",
         )
     return made
 
 
 def selected(scope: Scope, test: Tensor, value: Value, other: Value, expr: s.Node) -> Tensor:
     """value where the test holds, else other; `-∞` on a side makes a relation of the test."""
-    for one in (value, other):
-        if isinstance(one, Fraction | float) and one <= MASK_LIKE and one != -math.inf:
-            raise mask_number(scope, one, expr)
+    for one, place in zip((value, other), _branch_places(expr), strict=True):
+        if _like_mask(one):
+            raise mask_number(scope, one, place)  # type: ignore[arg-type]
         if not is_static(one) and not isinstance(one, Tensor | Counter) and describe(one).startswith("the "):
             expressions.tensor(scope, one, expr)
     left, right = (expressions.tensor(scope, one, expr) for one in (value, other))
-    kinds = {one.node.kind for one in (left, right)}
-    if "bool" in kinds and len(kinds - {"unknown"}) > 1:
-        raise _truth(scope, expr)
+    if any(one.node.kind == "bool" for one in (left, right)) and any(is_number(one.node) for one in (left, right)):
+        raise truth_as_number(scope, _branch_places(expr)[0 if left.node.kind == "bool" else 1])
     if other == -math.inf:
         return _bottomed(left, test.node)
     if value == -math.inf:
         return _bottomed(right, ir.apply("not", test.node))
+    if isinstance(expr, s.Cases) and expr.cases[0][1] is not None:
+        places: list[s.Node] = [expr.cases[0][1], *_branch_places(expr)]
+        for one, two in ((0, 1), (0, 2), (1, 2)):
+            _no_table(scope, [[test, left, right][n] for n in (one, two)], [places[one], places[two]], expr)
+    asked = expr.cases[0][1] if isinstance(expr, s.Cases) else None
+    sides = list(zip((test, left, right), (asked or expr, *_branch_places(expr)), strict=True))
+    everything = {axis for one, _ in sides for axis in one.axes if scope.visible(axis)}
+    for one, two in combinations(sides, 2) if not any(everything <= set(one.axes) for one, _ in sides) else ():
+        _no_table(scope, [one[0], two[0]], [one[1], two[1]], expr)
     check_extents(scope, [test, left, right], expr)
     made = ir.where(test.node, left.node, right.node)
     bottom = _branches(test.node, left.bottom, right.bottom)
@@ -368,6 +446,12 @@ def selected(scope: Scope, test: Tensor, value: Value, other: Value, expr: s.Nod
     if right.node.op == "const" and right.node["value"] == 0 and right.node.kind != "bool":
         zero = both((test.node, left.zero))
     return Tensor(made, bottom=bottom, zero=zero)
+
+
+def _branch_places(expr: s.Node) -> tuple[s.Node, s.Node]:
+    if isinstance(expr, s.Cases):
+        return expr.cases[0][0], expr.cases[-1][0]
+    return expr, expr
 
 
 def _bottomed(value: Tensor, relation: Node) -> Tensor:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..grammar import syntax as s
-from . import arithmetic, expressions, ir, ops
+from ..grammar.diagnostics import Note
+from . import arithmetic, expressions, ir, ops, wording
 from .ir import Axis, Node
 from .values import Builtin, Choice, Tensor, Value
 
@@ -26,6 +27,16 @@ CONSTANTS: dict[str, Value] = {
 SCALAR = ("exp", "log", "sqrt", "erf", "tanh", "sin", "cos", "abs", "floor", "ceil", "sign")
 DRAWS = {"bernoulli": (1, "bool"), "uniform": (2, "real"), "randint": (2, "int"), "sample": (1, "int")}
 LATER = ("sort", "repeat", "spans")
+SIGNATURES = {
+    "bernoulli": "bernoulli[seq](p)",
+    "uniform": "uniform[seq](low, high)",
+    "randint": "randint[seq](low, high)",
+    "sample": "sample[vocab](logits)",
+    "dropout": "dropout(x, p)",
+    "index": "index(seq)",
+    "position": "position(seq)",
+    "rank": "rank[expert](x)",
+}
 OTHERS = ("index", "position", "rank", "dropout", "stop")
 NAMES = (*CONSTANTS, *SCALAR, *ops.REDUCTIONS, *DRAWS, *OTHERS, *LATER)
 
@@ -41,10 +52,18 @@ def call(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Valu
     """The result of a builtin function."""
     for arg in args:
         if arg.name is not None:
-            raise scope.fail("N220", f"{fn.name} takes no argument by name", arg.span)
+            raise scope.fail(
+                "N220",
+                f"{fn.name} takes no argument by name",
+                arg.span,
+                help=f"Write the value alone: {fn.name}({arg.value.span.text}).",
+            )
     if fn.name in LATER:
         raise scope.fail(
-            "X990", f"`{fn.name}` makes a result of another length, which this version cannot compile yet", expr.span
+            "X990",
+            f"`{fn.name}` makes a result of another length, which this version cannot compile yet",
+            expr.function.span,
+            help="It is for corruptions of the text, which are made before the model: hand the result in as an input.",
         )
     if fn.name in ("index", "position"):
         return _place(scope, fn.name, args, expr)
@@ -66,28 +85,48 @@ def call(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Valu
     return arithmetic.unary(scope, fn.name, found, args[0].value)
 
 
-def count(scope: Scope, name: str, args: Sequence[s.Arg], wanted: int, expr: s.Node) -> None:
+def count(scope: Scope, name: str, args: Sequence[s.Arg], wanted: int, expr: s.Call) -> None:
     """An error unless there are as many arguments as wanted."""
     if len(args) != wanted:
-        raise scope.fail("N221", f"{name} takes {wanted} argument{'s' * (wanted != 1)}, not {len(args)}", expr.span)
+        raise scope.fail(
+            "N221",
+            f"{name} takes {wording.count(wanted, 'argument')}, not {len(args)}",
+            wording.brackets_of(expr),
+            help=f"It is written {SIGNATURES.get(name, f'{name}[axis](x)' if name in ops.REDUCTIONS else f'{name}(x)')}.",
+        )
 
 
 def _place(scope: Scope, name: str, args: Sequence[s.Arg], expr: s.Call) -> Tensor:
     count(scope, name, args, 1, expr)
     axis = args[0].value
     if not isinstance(axis, s.Name):
-        raise scope.fail("A115", f"{name} takes the name of an axis", args[0].span, help=f"For example {name}(seq).")
+        raise scope.fail(
+            "A115",
+            f"{name} takes the name of an axis",
+            axis.span,
+            help=f"{name}(seq) is the place of each entry along seq, 0 for the first.",
+        )
     found = scope.axis(axis.name)
     if found is None:
         raise scope.fail(
             "A110",
             f"`{name}({axis.name})`: this {scope.entry.definition.kind if scope.entry else 'text'} does not see `{axis.name}`",
             axis.span,
-            help=f"Its place is the caller's: declare a parameter with it, like x[{axis.name}], or take the place as a parameter.",
+            notes=_declared_without(scope, axis.name),
+            help=scope.suggest(axis.name, scope.known_axes())
+            or f"Its place is the caller's. Declare a parameter with it, like x[{axis.name}], "
+            "or take the place as a parameter.",
         )
     if name == "position" and found.ragged:
         return Tensor(ir.position(found))
     return Tensor(ir.index(found))
+
+
+def _declared_without(scope: Scope, axis: str) -> tuple[Note, ...]:
+    definition = scope.entry.definition if scope.entry else None
+    if definition is None or not definition.params:
+        return ()
+    return (Note(definition.params[0].span, f"speaks of one {axis} only"),)
 
 
 def _reduce(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Tensor:
@@ -108,12 +147,23 @@ def _reduce(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> T
         if axis not in made.axes and not (relation is not None and axis in relation.axes):
             raise _no_axis(scope, fn, made, axis, written.get(axis), args[0].value)
     relation = _bottom(scope, fn.name, made, relation, expr)
-    if fn.name in ("count", "any", "all") and made.node.kind not in ("bool", "unknown"):
-        raise scope.fail("M504", f"{fn.name} counts where something holds: it needs a truth value", args[0].span)
+    if fn.name in ("count", "any", "all") and arithmetic.is_number(made.node):
+        raise scope.fail(
+            "M504",
+            f"`{fn.name}` needs a truth value, not a number",
+            args[0].span,
+            because=(f"`{fn.name}` looks where something holds",),
+            help=f"Compare it with something: {fn.name}[…]({wording.text(args[0].value)} ≠ 0).",
+        )
     if fn.name not in ("count", "any", "all") and made.node.kind == "bool":
-        raise scope.fail("M503", "a truth value is no number", args[0].span, help=f"count[…] counts where it holds.")
+        raise arithmetic.truth_as_number(scope, args[0].value)
     if fn.name == "argmax" and len(fn.axes) != 1:
-        raise scope.fail("A116", "argmax takes one axis", expr.span)
+        raise scope.fail(
+            "A116",
+            "argmax takes one axis",
+            written[fn.axes[1]].span,
+            help="The place of the largest entry is a number along one axis; merge two axes first: x[a b → c].",
+        )
     return Tensor(ir.reduce(fn.name, made.node, fn.axes, relation))
 
 
@@ -130,17 +180,23 @@ def _settled(scope: Scope, fn: Builtin, made: Tensor) -> Builtin:
     return Builtin(fn.name, axes, tuple((moved.get(a, a), t) for a, t in fn.restrict), fn.index, fn.written)
 
 
-def _bottom(scope: Scope, name: str, made: Tensor, relation: Node | None, expr: s.Node) -> Node | None:
+def _bottom(scope: Scope, name: str, made: Tensor, relation: Node | None, expr: s.Call) -> Node | None:
     if made.bottom is None:
         return relation
     if name in ("max", "argmax"):
         return arithmetic.both((relation, made.bottom))
-    raise scope.fail("M505", f"{name} over a value that is -∞ outside a relation has no value", expr.span)
+    raise scope.fail(
+        "M505",
+        f"a value that is -∞ outside a relation reaches `{name}`",
+        expr.args[0].span,
+        because=("such a value may be added to, scaled, compared by max, or go into exp and softmax",),
+        help=f"Say the relation where it is needed: {name}[key if see](…).",
+    )
 
 
 def _which(scope: Scope, name: str, made: Tensor, expr: s.Call) -> Exception:
     axes = [scope.label(a) for a in made.axes if scope.visible(a)]
-    advice = f"Write {name}[{axes[-1]}](…)" + (f" to go over {axes[-1]}." if axes else ".") if axes else ""
+    advice = wording.over(name, axes)
     if name in ("max", "min"):
         advice += f" (For the larger of two values write {name}(a, b).)"
     return scope.fail(
@@ -152,25 +208,41 @@ def _no_axis(scope: Scope, fn: Builtin, made: Tensor, axis: Axis, written: s.Nam
     label = scope.label(axis)
     lifted = any(a.name == label or a == axis for a in made.axes if not scope.visible(a))
     have = [scope.label(a) for a in made.axes if scope.visible(a)]
-    advice = scope.suggest(label, have) or expressions.rename_advice(scope, made, label, arg)
-    if lifted or not advice:
-        kind = scope.entry.definition.kind if scope.entry else "text"
-        advice = f"Declare it where the value enters this {kind}, like x[{label}], so that it is seen here." if lifted else advice
-    what = {"sum": "sum", "mean": "average"}.get(fn.name, f"take {fn.name}")
+    advice = scope.suggest(label, have)
+    entered = _parameter(scope, arg)
+    notes = scope.where_from(made, arg.span)
+    if not advice and entered is not None:
+        wanted = ", ".join([label, *(n.name for n in (entered.axes.names if entered.axes else ()))])
+        advice = f"Declare it there, so that it is seen here: {entered.name}[{wanted}]."
+        notes = (Note(entered.span, f"{label}, if the caller has it, is carried along unseen"),)
+    elif not advice and scope.axis(label) is not None:
+        advice = expressions.rename_advice(scope, made, label, arg)
+    elif not advice and not lifted:
+        advice = wording.seen_twice(made, scope, label)
+    elif not advice and lifted:
+        advice = f"Declare it where the value enters, like x[{label}], so that it is seen here."
+    what = {"sum": "sum", "mean": "average"}.get(fn.name, f"take the {fn.name}")
     return scope.fail(
         "A109",
-        f"`{arg.span.text if len(arg.span.text) < 40 else 'the argument'}` has no axis `{label}` to {what} over",
+        f"`{wording.text(arg)}` has no axis `{label}` to {what} over",
         written.span if written else arg.span,
         because=(scope.told(made, arg),),
-        notes=scope.where_from(made, arg.span),
-        help=advice,
+        notes=notes,
+        help=advice or (f"It goes over one of {', '.join(have)}." if have else "It is a single number already."),
     )
+
+
+def _parameter(scope: Scope, expr: s.Expr) -> s.Param | None:
+    """The parameter that an expression is."""
+    params = scope.entry.definition.params if scope.entry else None
+    return next((p for p in params or () if isinstance(expr, s.Name) and p.name == expr.name), None)
 
 
 def _extreme(scope: Scope, name: str, args: Sequence[s.Arg], expr: s.Call) -> Value:
     result = expressions.lower(scope, args[0].value)
     for arg in args[1:]:
-        result = arithmetic.binary(scope, name, result, expressions.lower(scope, arg.value), expr, arg.value)
+        other = expressions.lower(scope, arg.value)
+        result = arithmetic.binary(scope, name, result, other, expr, (args[0].value, arg.value))
     return result
 
 
@@ -185,8 +257,11 @@ def _rank(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Ten
     return Tensor(ir.rank(made.node, fn.axes[0]))
 
 
-def _site(scope: Scope, expr: s.Node) -> str:
-    return f"{scope.path}{expr.span.source.name}:{expr.span.line}:{expr.span.column}"
+def _site(scope: Scope, expr: s.Node) -> dict[str, Any]:
+    """Where a draw stands: its instance, the calls that lead to it, its place in its file; and the loops around it."""
+    file = expr.span.source.name.replace("\\", "/").rsplit("/", 1)[-1]
+    site = f"{scope.path}{scope.site}{file}:{expr.span.line}:{expr.span.column}"
+    return {"site": site, "steps": scope.steps} if scope.steps else {"site": site}
 
 
 def _draw(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Tensor:
@@ -198,11 +273,11 @@ def _draw(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Ten
     if fn.name == "sample":
         if len(fn.axes) != 1 or fn.axes[0] not in values[0].axes:
             raise _which(scope, "sample", values[0], expr)
-        return Tensor(ir.draw("sample", [values[0].node], (), kind, _site(scope, expr), axis=fn.axes[0]))
+        return Tensor(ir.draw("sample", [values[0].node], (), kind, **_site(scope, expr), axis=fn.axes[0]))
     lifted = [a for a in (scope.session.batch,) if a is not None]
     axes = tuple(dict.fromkeys((*lifted, *(a for a in scope.lifted), *fn.axes)))
     axes = tuple(sorted(axes, key=lambda a: (a not in lifted, a.name, a.tag)))
-    return Tensor(ir.draw(fn.name, [v.node for v in values], axes, kind, _site(scope, expr)))
+    return Tensor(ir.draw(fn.name, [v.node for v in values], axes, kind, **_site(scope, expr)))
 
 
 def _dropout(scope: Scope, args: Sequence[s.Arg], expr: s.Call) -> Value:
@@ -212,11 +287,14 @@ def _dropout(scope: Scope, args: Sequence[s.Arg], expr: s.Call) -> Value:
     if isinstance(rate, Fraction | float) and not isinstance(rate, bool):
         if not 0 <= rate < 1:
             raise scope.fail(
-                "D801", f"a dropout rate lies between 0 and 1, not {float(rate):g}", args[1].span, help="It is the share that is dropped."
+                "D801",
+                f"a dropout rate lies between 0 and 1, and this is {float(rate):g}",
+                args[1].span,
+                help="It is the share of entries that is dropped: 0.1 drops one in ten.",
             )
         if rate == 0:
             return found
     made = expressions.tensor(scope, found, args[0].value)
     rate_node = expressions.tensor(scope, rate, args[1].value).node
-    node = ir.draw("dropout", [made.node, rate_node], (), "real", _site(scope, expr))
+    node = ir.draw("dropout", [made.node, rate_node], (), "real", **_site(scope, expr))
     return Tensor(node, made.bottom, made.zero)

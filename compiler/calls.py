@@ -11,19 +11,20 @@ On leaving, fresh axes become the caller's again; axes that the body made stay a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, Span, TransformulaError
-from . import arithmetic, builtins, expressions, ir
+from . import arithmetic, builtins, expressions, ir, wording
 from .config import Config
 from .ir import Axis
 from .modules import Entry
 from .names import mentioned
-from .scope import Scope
+from .scope import Callee, Scope
 from .values import (
     Builtin,
     Counter,
@@ -61,6 +62,25 @@ class Entering:
     turn: dict[str, dict[Axis, Axis]] = field(default_factory=dict)
     formals: dict[str, Axis] = field(default_factory=dict)
     back: dict[Axis, Axis] = field(default_factory=dict)
+    written: s.Expr | None = None
+
+    @property
+    def name_span(self) -> Span:
+        """Where the call names who is called."""
+        here = self.written.function if isinstance(self.written, s.Call) else self.written
+        return here.base.span if isinstance(here, s.Select) else here.span if here is not None else self.span
+
+    def axis_span(self, formal: str) -> Span:
+        """Where the call's brackets bind a formal axis, else its name."""
+        here = self.written.function if isinstance(self.written, s.Call) else self.written
+        bound = self.binds.get(formal)
+        for item in here.items if isinstance(here, s.Select) else ():
+            if isinstance(item, s.EqualItem) and formal == item.axis.name:
+                return item.value.span
+            axis = item.value if isinstance(item, s.PlainItem) else getattr(item, "axis", None)
+            if isinstance(axis, s.Name) and axis.name == bound:
+                return axis.span
+        return self.name_span
 
     @property
     def definition(self) -> s.Definition:
@@ -86,8 +106,15 @@ def call(scope: Scope, expr: s.Call) -> Value:
         "N222",
         f"`{expr.function.span.text}` is {describe(fn)} and cannot be called",
         expr.function.span,
-        help="A product needs a sign: write a * (b).",
+        help=f"A product needs a sign: {expr.function.span.text} * {_inside_text(expr)}. "
+        "A function of a `where` has its parameters on the left: f(x) = ….",
     )
+
+
+def _inside_text(expr: s.Call) -> str:
+    written = wording.text(expr).removeprefix(expr.function.span.text)
+    inner = written.strip()[1:-1]
+    return inner if inner.isidentifier() else written
 
 
 def opaque(scope: Scope, expr: s.Call) -> Tensor:
@@ -103,17 +130,24 @@ def call_formula(scope: Scope, fn: Formula, args: Sequence[s.Arg], expr: s.Call)
     """The result of a formula; blocks and models need an instance."""
     definition = fn.entry.definition
     if definition.params is None:
-        raise scope.fail("N223", f"`{fn.entry.name}` takes no arguments", expr.span, help=f"Write {fn.entry.name} alone.")
+        bound = ", ".join(f"{one.index.name if one.index else one.axis.name} = …" for one in definition.axes)
+        raise scope.fail(
+            "N223",
+            f"`{fn.entry.name}` takes no arguments",
+            wording.brackets_of(expr),
+            notes=(Note(definition.name.span, "defined here"),),
+            help=f"It is given entry by entry: write {fn.entry.name} alone, or {fn.entry.name}[{bound}] to say its axes.",
+        )
     if definition.kind != "formula" and (definition.body.weights or definition.body.uses):
         raise scope.fail(
             "U706",
             f"`{fn.entry.name}` is a {definition.kind} with weights: it needs an instance",
             expr.function.span,
-            help=f"Declare one under `uses`, like  part : {fn.entry.name}, and call part(…).",
+            help=f"Declare one under `uses`, like  {fn.entry.name.lower()} : {fn.entry.name}, and call that.",
         )
-    if fn.scope is not None and not fn.translate and _is_local(fn):
+    if fn.scope is not None and _is_local(fn):
         return _call_local(scope, fn, args, expr)
-    going = Entering(scope, fn.entry, expr.span, fn.binds, fn.scope or scope, fn.translate, fn.restrict)
+    going = Entering(scope, fn.entry, expr.span, fn.binds, fn.scope or scope, fn.translate, fn.restrict, written=expr)
     if not fn.translate:
         going.naming = scope
     arrange(going, args)
@@ -134,26 +168,49 @@ def _is_local(fn: Formula) -> bool:
 def _call_local(scope: Scope, fn: Formula, args: Sequence[s.Arg], expr: s.Call) -> Value:
     """A function defined in a `where`: it sees all that stands there."""
     assert fn.scope is not None
-    going = Entering(scope, fn.entry, expr.span, fn.binds, scope)
+    naming = fn.scope if fn.translate else scope
+    going = Entering(scope, fn.entry, expr.span, fn.binds, naming, fn.translate, fn.restrict, written=expr)
     arrange(going, args)
+    _bind_axes(going)
+    _freshen(going, local=True)
     inner = fn.scope.child()
-    inner.lifted = scope.lifted
+    inner.lifted = naming.lifted
+    _place_draws(going, inner)
+    _label_local(going, inner)
     for name, (_, value) in going.args.items():
-        inner.values[name] = value
+        inner.values[name] = value.rename(going.turn[name]) if isinstance(value, Tensor) else value
     for param in fn.entry.definition.params or ():
         if param.name not in inner.values and param.default is not None:
             inner.equations[param.name] = param.default
-    _deeper(scope, expr.span)
-    try:
-        return expressions.lower(inner, fn.entry.definition.outputs[0].value)
-    finally:
-        scope.session.depth -= 1
+    with _inside(going):
+        _restrict(going, inner)
+        made = expressions.lower(inner, fn.entry.definition.outputs[0].value)
+    return _leaving(going, inner)(made) if going.back or going.restrict else made
 
 
-def call_instance(scope: Scope, fn: Instance, args: Sequence[s.Arg], expr: s.Node) -> Value:
+def _place_draws(going: Entering, inner: Scope) -> None:
+    """Each call draws anew, and so does each step of the loops around it."""
+    inner.site, inner.steps = f"{going.scope.site}{going.span.line}:{going.span.column}/", going.scope.steps
+
+
+def _label_local(going: Entering, inner: Scope) -> None:
+    """The axes in the head of a local function; all others keep the names that they have around it."""
+    for formal in _formal_names(going.definition):
+        wanted = going.binds.get(formal, formal)
+        axis = going.formals.get(formal) or (wanted if isinstance(wanted, Axis) else going.naming.axis(wanted))
+        if axis is not None:
+            inner.axes[formal], inner.labels[axis] = axis, formal
+    for one in going.definition.axes:
+        if one.axis.name not in inner.axes:
+            raise _no_head_axis(going, one)
+        if one.index is not None:
+            inner.values[one.index.name] = Tensor(ir.index(inner.axes[one.axis.name]))
+
+
+def call_instance(scope: Scope, fn: Instance, args: Sequence[s.Arg], expr: s.Call) -> Value:
     """The result of a block with its own weights."""
     naming = fn.naming or scope
-    going = Entering(scope, fn.entry, expr.span, fn.binds, naming, fn.translate)
+    going = Entering(scope, fn.entry, expr.span, fn.binds, naming, fn.translate, written=expr)
     if not fn.translate:
         going.naming = scope
     config, defaults = instance_config(fn)
@@ -173,7 +230,13 @@ def instance_config(fn: Instance) -> tuple[Config, dict[str, tuple[s.Node, Value
     params = {param.name for param in fn.entry.definition.params or ()}
     for arg in fn.decl.args:
         if arg.name is None:
-            raise owner.fail("U707", "a declaration gives arguments by name", arg.span)
+            told = ", ".join(sorted(params)) or "none"
+            raise owner.fail(
+                "U707",
+                "a declaration gives arguments by name",
+                arg.span,
+                help=f"Write name = {arg.span.text}; {fn.entry.name} has the parameters {told}, and config has the rest.",
+            )
         value = expressions.lower_raw(owner, arg.value)
         if arg.name in params:
             defaults[arg.name] = (arg.value, value)
@@ -188,7 +251,7 @@ def instance_config(fn: Instance) -> tuple[Config, dict[str, tuple[s.Node, Value
                 "U708",
                 f"`{fn.entry.name}` has no parameter or config entry `{arg.name}`",
                 arg.span,
-                help=owner.suggest(arg.name, known),
+                help=owner.suggest(arg.name, known) or f"It knows {', '.join(known)}.",
             )
     return owner.config.overlay(overrides, own), defaults
 
@@ -202,7 +265,7 @@ def member(scope: Scope, base: Instance, expr: s.Member) -> Value:
             "N207",
             f"`{base.entry.name}` has no weight or part `{expr.name}`",
             expr.span,
-            help=scope.suggest(expr.name, known) or f"It has {', '.join(known)}." if known else "",
+            help=(scope.suggest(expr.name, known) or f"It has {', '.join(known)}.") if known else "It has none.",
         )
     config, _ = instance_config(base)
     inner = Scope(scope.session, config, base.entry.module, base.entry, base.path + ".", outer=base.picks())
@@ -225,7 +288,13 @@ def arrange(going: Entering, args: Sequence[s.Arg], given: Mapping[str, tuple[s.
     label = going.entry.name
     for place, arg in enumerate(args):
         if arg.name is None and place >= len(names):
-            raise scope.fail("N224", f"`{label}` takes {len(names)} arguments, not {len(args)}", arg.span, notes=_head(going))
+            raise scope.fail(
+                "N224",
+                f"`{label}` takes {wording.count(len(names), 'argument')}, not {len(args)}",
+                arg.span,
+                notes=_head(going),
+                help=f"Its parameters are {', '.join(names)}." if names else "",
+            )
         name = arg.name if arg.name is not None else names[place]
         if name not in names:
             raise scope.fail(
@@ -236,14 +305,25 @@ def arrange(going: Entering, args: Sequence[s.Arg], given: Mapping[str, tuple[s.
                 help=scope.suggest(name, names) or (f"It has {', '.join(names)}." if names else ""),
             )
         if name in going.args:
-            raise scope.fail("N226", f"`{name}` is given twice", arg.span)
+            raise scope.fail(
+                "N226",
+                f"`{name}` is given twice",
+                arg.span,
+                notes=(Note(going.args[name][0].span, "first here"), *_head(going)),
+                help="Give it by place or by name, not both.",
+            )
         going.args[name] = (arg.value, _argument(scope, arg.value))
     for name, found in (given or {}).items():
         going.args.setdefault(name, found)
     missing = [p.name for p in params if p.name not in going.args and p.default is None]
     if missing:
-        told = " and ".join(f"`{name}`" for name in missing)
-        raise scope.fail("N227", f"`{label}` needs {told}", going.span, notes=_head(going))
+        raise scope.fail(
+            "N227",
+            f"`{label}` needs {wording.listed(missing)}, too",
+            going.name_span,
+            notes=_head(going),
+            help=f"Write {label}({', '.join(n for n in names if n in going.args or n in missing)}).",
+        )
 
 
 def _head(going: Entering) -> tuple[Note, ...]:
@@ -309,7 +389,7 @@ def _bind_axes(going: Entering) -> None:
             wanted = going.binds.get(name.name, name.name)
             hits = _locate(going, value, wanted)
             if len(hits) > 1:
-                raise _ambiguous(going, name, expr)
+                raise _ambiguous(going, name, value, expr)
             if hits:
                 if hits[0] not in mine:
                     mine[hits[0]] = name.name
@@ -326,12 +406,22 @@ def _is_number(value: Value) -> bool:
 def _needs_axes(going: Entering, param: s.Param, expr: s.Node) -> TransformulaError:
     axes = ", ".join(n.name for n in _declared(going, param))
     return going.scope.fail(
-        "A129", f"`{going.entry.name}` needs a value with axes [{axes}] for `{param.name}`, not a number", expr.span, notes=_head(going)
+        "A129",
+        f"`{going.entry.name}` needs a value with axes [{axes}] for `{param.name}`, not a number",
+        expr.span,
+        notes=_head(going),
+        help="A number is the same everywhere: give it axes as a weight, or as a part t[…] = … of a `where`.",
     )
 
 
-def _ambiguous(going: Entering, name: s.Name, expr: s.Node) -> TransformulaError:
-    return going.scope.fail("A130", f"`{name.name}` of `{going.entry.name}` could be any of several axes", expr.span)
+def _ambiguous(going: Entering, name: s.Name, value: Tensor, expr: s.Node) -> TransformulaError:
+    return going.scope.fail(
+        "A130",
+        f"`{name.name}` of `{going.entry.name}` could be any of several axes",
+        expr.span,
+        because=(going.scope.told(value, expr),),
+        help="Rename all but one of them first.",
+    )
 
 
 def _lacks(going: Entering, param: s.Param, name: s.Name, value: Tensor, expr: s.Node) -> TransformulaError:
@@ -341,15 +431,35 @@ def _lacks(going: Entering, param: s.Param, name: s.Name, value: Tensor, expr: s
     have = [scope.label(a) for a in value.axes if scope.visible(a)]
     text = " ".join(expr.span.text.split())
     told = f"`{going.entry.name}` sees {param.name}[{', '.join(n.name for n in _declared(going, param))}]"
-    advice = expressions.rename_advice(scope, value, wanted, expr) or scope.suggest(wanted, have)
+    advice = scope.suggest(wanted, have)
+    span = expr.span
+    if name.name in going.binds and scope.axis(wanted) is None:
+        span = going.axis_span(name.name)
+    elif not advice and wanted not in scope.config:
+        advice = expressions.rename_advice(scope, value, wanted, expr)
+        others = [e for n, e in _likewise(going, wanted) if n != param.name] if advice else []
+        if others:
+            advice += f" So does {wording.listed([wording.text(e) for e in others])}."
+    bind = f"Bind an axis that it has: {going.entry.name}[{name.name} = {have[-1]}](…)." if have else ""
     return scope.fail(
         "A101",
         f"`{text if len(text) < 40 else param.name}` has no axis `{wanted}`",
-        expr.span,
+        span,
         because=(scope.told(value, expr), told),
         notes=(*scope.where_from(value, expr.span), *_head(going)),
-        help=advice or (f"Or bind another axis: {going.entry.name}[{name.name} = {have[0]}](…)." if have else ""),
+        help=advice or bind or f"`{going.entry.name}` goes over {wanted}: give it a value that has it.",
     )
+
+
+def _likewise(going: Entering, wanted: str) -> Iterable[tuple[str, s.Node]]:
+    """The other arguments that lack the axis, too."""
+    for param in going.definition.params or ():
+        expr, value = going.args.get(param.name, (None, None))
+        if expr is None or not isinstance(value, Tensor) or param.axes is None or param.default is not None:
+            continue
+        names = [going.binds.get(n.name, n.name) for n in param.axes.names]
+        if wanted in names and not _locate(going, value, wanted):
+            yield param.name, expr
 
 
 def _agree(going: Entering, formal: str, axis: Axis, expr: s.Node) -> None:
@@ -365,8 +475,11 @@ def _tensors(going: Entering) -> Iterable[tuple[str, Tensor]]:
     return ((name, value) for name, (_, value) in going.args.items() if isinstance(value, Tensor))
 
 
-def _freshen(going: Entering) -> None:
-    """Decides which axes need a stand-in, and how each argument is renamed on entering."""
+def _freshen(going: Entering, local: bool = False) -> None:
+    """Decides which axes need a stand-in, and how each argument is renamed on entering.
+
+    A local function means by its names what stands around it, so axes that it does not bind stay as they are.
+    """
     session, text = going.scope.session, mentioned(going.definition)
     taken: dict[Axis, str] = {}
     for formal, axis in going.chosen.items():
@@ -385,7 +498,7 @@ def _freshen(going: Entering) -> None:
     for name, value in _tensors(going):
         turn = {axis: going.formals[label] for axis, label in going.bound[name].items()}
         for axis in value.axes:
-            if axis not in turn and axis.name in text:
+            if axis not in turn and axis.name in text and not local:
                 turn[axis] = _stand_in(going, axis)
         going.turn[name] = {old: new for old, new in turn.items() if old != new}
 
@@ -408,24 +521,28 @@ def _run(
     _bind_axes(going)
     _freshen(going)
     inner = Scope(going.scope.session, config, going.entry.module, going.entry, path, outer=outer)
+    _place_draws(going, inner)
     _label_axes(going, inner)
-    _fill(going, inner)
-    _restrict(going, inner)
-    _deeper(going.scope, going.span)
-    try:
+    with _inside(going):
+        _fill(going, inner)
+        _restrict(going, inner)
         outputs = results(inner, going.definition)
-    finally:
-        going.scope.session.depth -= 1
     leave = _leaving(going, inner)
     made = {name: leave(value) for name, value in outputs.items()}
     return Record(made, lambda name, span: leave(inner.part(name, span)), going.entry.name)
 
 
-def _deeper(scope: Scope, span: Span) -> None:
-    scope.session.depth += 1
-    if scope.session.depth > MAX_DEPTH:
-        scope.session.depth = 0
-        raise scope.fail("U705", f"calls are nested more than {MAX_DEPTH} deep", span, help="A definition may not call itself.")
+@contextmanager
+def _inside(going: Entering) -> Iterator[None]:
+    """The work on a call: whoever fails meanwhile can say through which argument; too deep is an error."""
+    calls = going.scope.session.calls
+    if len(calls) >= MAX_DEPTH:
+        raise going.scope.fail("U705", f"calls are nested more than {MAX_DEPTH} deep", going.span)
+    calls.append(Callee(going.name_span, {name: expr.span for name, (expr, _) in going.args.items()}, going.definition))
+    try:
+        yield
+    finally:
+        calls.pop()
 
 
 def _label_axes(going: Entering, inner: Scope) -> None:
@@ -478,20 +595,22 @@ def _no_head_axis(going: Entering, one: s.AxisParam) -> TransformulaError:
         return scope.fail(
             "A102",
             f"{going.entry.name} over which axis?",
-            going.span,
+            going.name_span,
             because=(f"the argument has {scope.show(values[0].axes)}",),
             notes=_head(going),
-            help=f"Write {going.entry.name}[{have[-1]}](…)." if have else "",
+            help=wording.over(going.entry.name, list(dict.fromkeys(have))),
         )
-    expr = next((e for e, v in going.args.values() if isinstance(v, Tensor)), None)
     advice = scope.suggest(name, have)
-    if not advice and values and expr is not None:
-        advice = expressions.rename_advice(scope, values[0], name, expr)
+    if not advice and values:
+        advice = wording.seen_twice(values[0], scope, name)
+    if not advice and have:
+        advice = f"It goes over one axis of its arguments: {going.entry.name}[{have[-1]}](…)."
     return scope.fail(
         "A109",
         f"no argument of `{going.entry.name}` has an axis `{name}`",
-        going.span,
+        going.axis_span(one.axis.name),
         because=tuple(scope.told(v, e) for e, v in going.args.values() if isinstance(v, Tensor)),
+        notes=_head(going),
         help=advice,
     )
 
@@ -505,9 +624,7 @@ def _fill(going: Entering, inner: Scope) -> None:
             inner.equations[param.name] = param.default
             continue
         value = going.args[param.name][1]
-        if isinstance(value, Formula):
-            value = replace(value, translate=(*value.translate, steps))
-        elif isinstance(value, Instance):
+        if isinstance(value, Formula) or isinstance(value, Instance):
             value = replace(value, translate=(*value.translate, steps))
         elif isinstance(value, Tensor):
             value = value.rename(going.turn[param.name])
@@ -583,10 +700,22 @@ def _collision(going: Entering, inner: Scope, axis: Axis) -> TransformulaError:
         "A126",
         f"the result of `{going.entry.name}` would have `{label}` twice",
         going.span,
-        because=(f"one comes from an argument, the other was made inside `{going.entry.name}`",),
+        because=(f"one comes from an argument, the other is made inside `{going.entry.name}`",),
         notes=_head(going),
         help=f"Rename the argument's first: …[{label} → {label}'].",
     )
+
+
+def _say_which(going: Entering, one: s.AxisParam, wanted: str) -> str:
+    used = {going.binds.get(other.axis.name, other.axis.name) for other in going.definition.axes}
+    scope = going.scope
+    free = [name for name in scope.known_axes() if name not in used]
+    near = scope.suggest(wanted, free)
+    lengths = [name for name in free for axis in [scope.axis(name)] if axis is not None and axis.ragged]
+    name = one.index.name if one.index else one.axis.name
+    if near or not lengths:
+        return near or f"Declare it in a parameter's brackets, like x[{wanted}]."
+    return f"Say which axis it is: {going.entry.name}[{name} = {lengths[-1]}]."
 
 
 # ---------------------------------------------------------------------------------------------- index formulas
@@ -597,6 +726,7 @@ def index_formula(scope: Scope, fn: Formula, span: Span) -> Tensor:
     definition = fn.entry.definition
     going = Entering(scope, fn.entry, span, fn.binds, scope, restrict=fn.restrict)
     inner = Scope(scope.session, _library_config(scope, fn.entry), fn.entry.module, fn.entry, scope.path, tables=True)
+    _place_draws(going, inner)
     for one in definition.axes:
         wanted = fn.binds.get(one.axis.name, one.axis.name)
         axis = wanted if isinstance(wanted, Axis) else scope.axis(wanted)
@@ -605,8 +735,9 @@ def index_formula(scope: Scope, fn: Formula, span: Span) -> Tensor:
                 "A127",
                 f"`{fn.entry.name}` needs an axis `{wanted}`, which is not known here",
                 span,
-                because=(f"Known axes: {', '.join(scope.known_axes())}.",),
-                help=f"Say which: {fn.entry.name}[{one.index.name if one.index else one.axis.name} = …].",
+                because=(f"the axes here are {', '.join(scope.known_axes()) or 'none'}",),
+                notes=_head(going),
+                help=_say_which(going, one, wanted),
             )
         if axis in inner.labels:
             new = scope.session.fresh_axis(one.axis.name, axis)
@@ -615,12 +746,9 @@ def index_formula(scope: Scope, fn: Formula, span: Span) -> Tensor:
         inner.axes[one.axis.name], inner.labels[axis] = axis, one.axis.name
         if one.index is not None:
             inner.values[one.index.name] = Tensor(ir.index(axis))
-    inner.take(definition.body.where)
-    _deeper(scope, span)
-    try:
+    with _inside(going):
+        inner.take(definition.body.where)
         made = expressions.tensor(inner, expressions.lower(inner, definition.outputs[0].value), definition.outputs[0].value)
-    finally:
-        scope.session.depth -= 1
     for axis in inner.labels:
         if axis not in made.axes and definition.axes:
             made = Tensor(

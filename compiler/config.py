@@ -16,6 +16,12 @@ from .modules import Module
 from .values import Choice, Formula, Static, Value, as_static
 
 MAX_SIZE = 2**40
+_KINDS = {
+    "number": "a number",
+    "text": "a text",
+    "truth": "true or false",
+    "": "a number, a text, or true or false",
+}
 
 
 @dataclass(eq=False)
@@ -28,6 +34,7 @@ class Config:
     overrides: Mapping[str, Value] = field(default_factory=dict)
     own_axes: Mapping[str, Axis] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
+    lenient: list[Diagnostic] | None = None  # while a file is checked: sizes that are none are told here, and work goes on
     _values: dict[str, Value] = field(default_factory=dict)
     _busy: list[str] = field(default_factory=list)
 
@@ -45,14 +52,30 @@ class Config:
             return self.overrides[name]
         if name not in self._values:
             if name in self._busy:
-                span = self.module.options[name].span
-                raise error("C603", f"config goes in a circle: {' → '.join([*self._busy, name])}", span)
+                raise self._circle(name)
             self._busy.append(name)
             try:
                 self._values[name] = self._find(name)
             finally:
                 self._busy.remove(name)
         return self._values[name]
+
+    def _circle(self, name: str) -> TransformulaError:
+        ring = self._busy[self._busy.index(name) :]
+        first = min(ring, key=lambda one: self._written(one).span.start)  # told once, wherever it is entered
+        ring = [*ring[ring.index(first) :], *ring[: ring.index(first)]]
+        notes = tuple(Note(self._written(one).span, "and back again here") for one in ring[1:4])
+        ways = " → ".join([*ring, first])
+        return error(
+            "C603",
+            f"config goes in a circle: {ways}",
+            self._written(first).value.span,
+            notes=notes,
+            help="Give one of them a number.",
+        )
+
+    def _written(self, name: str) -> s.Option | s.AxisDecl:
+        return self.module.options.get(name) or self.module.axes[name]
 
     def axis(self, name: str) -> Axis | None:
         """The axis of an entry whose value is a size, or None."""
@@ -72,23 +95,71 @@ class Config:
         option = self.module.options.get(name)
         span = option.value.span if option else self.module.axes[name].value.span
         if value.denominator == 1:
-            raise error("C604", f"{name} = {value} is no size", span, help="A size is a whole number, 0 or more.")
-        raise self._not_whole(name, value, span, option)
+            where = self._given_note(option) if option else ""
+            wrong = error(
+                "C604",
+                f"{name} = {_cut(value)} is no size",
+                option.name.span if option and where else span,
+                because=(where,) if where else (),
+                help="A size is a whole number from 0 up." if value < 0 else f"A size is less than {MAX_SIZE:,}.",
+            )
+        else:
+            wrong = self._not_whole(name, value, span, option)
+        if self.lenient is None:
+            raise wrong
+        self.lenient += wrong.diagnostics
+        return max(1, min(int(value), 4096))
 
     def _not_whole(self, name: str, value: Fraction, span: Any, option: s.Option | None) -> TransformulaError:
-        parts = [] if option is None else sorted({n.name for n in _names(option.value) if n.name in self})
-        told = [f"{part} = {self.value(part)}" for part in parts if isinstance(self.value(part), Fraction)]
-        notes = tuple(Note(self.module.options[p].span, f"{p} is {self.value(p)}") for p in parts if p in self.module.options)
-        return TransformulaError(
-            Diagnostic(
+        if option is None or self._has_given(option):
+            return error(
                 "C601",
                 f"{name} = {float(value):.6g} is a size and must be a whole number",
-                span,
-                f"{' and '.join(told)} do not divide" if len(told) > 1 else "not whole",
-                notes,
-                help=f"Change one of {', '.join(parts)} so that the division has no remainder." if parts else "",
+                option.name.span if option else span,
+                because=(self._given_note(option),) if option else (),
+                help="Sizes are counted in whole entries.",
             )
+        parts = list(dict.fromkeys(n.name for n in _names(option.value) if n.name in self))
+        told = [f"{part} = {self.value(part)}" for part in parts if isinstance(self.value(part), Fraction)]
+        notes = tuple(
+            Note(self.module.options[p].span, self._given_note(self.module.options[p]) or f"{p} is {show(self.value(p))}")
+            for p in parts
+            if p in self.module.options
         )
+        message = f"{name} = {float(value):.6g} is a size and must be a whole number"
+        advice = f"Change one of {', '.join(parts)} so that the division has no remainder." if parts else ""
+        because = [f"it is {option.value.span.text}, with {' and '.join(told)}"] if told else []
+        division = self._division(option.value)
+        if division is not None:
+            top, bottom, many, few = division
+            message = f"{top} = {many} is not a multiple of {bottom} = {few}"
+            because = [f"{name} = {top} / {bottom} = {float(value):.6g}, and {name} is a size: a whole number"]
+            near = " or ".join(str(n) for n in (many // few * few, many // few * few + few) if n > 0)
+            advice = f"{top} = {near} would do."
+        return TransformulaError(Diagnostic("C601", message, span, "", notes, tuple(because), advice))
+
+    def _division(self, value: s.Expr) -> tuple[str, str, int, int] | None:
+        """a / b of two whole entries."""
+        factors = value.factors if isinstance(value, s.Product) else ()
+        if len(factors) != 2 or factors[1][0] != "/" or not all(isinstance(one, s.Name) for _, one in factors):
+            return None
+        names = [one.name for _, one in factors if isinstance(one, s.Name)]
+        found = [self.value(name) for name in names if name in self]
+        whole = [int(one) for one in found if isinstance(one, Fraction) and one.denominator == 1]
+        return (names[0], names[1], whole[0], whole[1]) if len(whole) == 2 and whole[1] > 0 else None
+
+    def _has_given(self, option: s.Option) -> bool:
+        return bool(self._given_note(option))
+
+    def _given_note(self, option: s.Option) -> str:
+        """Where a value that is not the default comes from."""
+        if option.name.name in self.settings:
+            return f"set to {self.settings[option.name.name]}"
+        for key in option.keys:
+            found, value = _reach(self.given, key)
+            if found and value is not None:
+                return f"{'.'.join(key)} in config.json is {json.dumps(value)[:40]}"
+        return ""
 
     def overlay(self, overrides: Mapping[str, Value], own_axes: Mapping[str, Axis]) -> Config:
         """The same entries with some replaced; what is derived from them is evaluated anew."""
@@ -102,6 +173,7 @@ class Config:
             {**self.overrides, **overrides},
             {**self.own_axes, **own_axes},
             self.read,
+            self.lenient,
         )
 
     def effective(self) -> dict[str, Any]:
@@ -133,7 +205,7 @@ class Config:
         if option.index is not None:
             return expressions.option_vector(config_scope(self), option)
         if option.choice is not None and isinstance(option.value, s.Text):
-            return self._choose(option, option.value.value, option.name.name)
+            return self._choose(option, option.value.value, "")
         return expressions.lower_raw(config_scope(self), option.value)
 
     def _convert(self, option: s.Option, value: Any, key: str) -> Value:
@@ -143,33 +215,47 @@ class Config:
             return self._choose(option, value, key)
         if isinstance(value, list):
             return self._vector(option, value, key)
+        default = self._default_kind(option)
         if isinstance(value, bool):
+            if default in ("number", "text"):
+                raise self._wrong(option, value, key, _KINDS[default])
             return value
         if isinstance(value, int | float):
-            default = self._default_kind(option)
-            if default == "text":
-                raise self._wrong(option, value, key, "a text")
+            if default in ("text", "truth"):
+                raise self._wrong(option, value, key, _KINDS[default])
             return Fraction(value) if isinstance(value, int) else _exact(value)
         if isinstance(value, str):
-            if self._default_kind(option) == "number":
-                raise self._wrong(option, value, key, "a number")
+            if default in ("number", "truth"):
+                raise self._wrong(option, value, key, _KINDS[default])
             return Choice(value)
-        raise self._wrong(option, value, key, "a number, a truth value or a text")
+        raise self._wrong(option, value, key, _KINDS[default])
 
     def _default_kind(self, option: s.Option) -> str:
         if option.choice is not None or isinstance(option.value, s.Text):
             return "text"
+        if isinstance(option.value, s.Name) and option.value.name in ("true", "false"):
+            return "truth"
         return "number" if isinstance(option.value, s.Number) else ""
 
     def _wrong(self, option: s.Option, value: Any, key: str, wanted: str) -> TransformulaError:
-        return error("C605", f"config: {key} = {json.dumps(value)} should be {wanted}", option.span)
+        told = json.dumps(value)
+        return error(
+            "C605",
+            f"config: {key} = {told if len(told) < 60 else told[:59] + '…'} should be {wanted}",
+            option.name.span,
+            because=(f"its default is {option.value.span.text}",) if option.index is None else (),
+            help=f"`{option.name.name}` is read from there: change the value, or the key after `as`."
+            if option.keys
+            else f"Give `{option.name.name}` another value.",
+        )
 
     def _vector(self, option: s.Option, value: list[Any], key: str) -> Value:
         from . import expressions
         from .scope import config_scope
 
         if option.index is None:
-            raise self._wrong(option, value, key, "one value, not a list")
+            kind = _KINDS[self._default_kind(option)]
+            raise self._wrong(option, value, key, f"{kind}, not a list")
         parts = [self._convert(option, one, f"{key}[{i}]") for i, one in enumerate(value)]
         return expressions.given_vector(config_scope(self), option, parts, key)
 
@@ -194,10 +280,15 @@ class Config:
         known = [one for texts, _ in table.rows for one in texts]
         raise error(
             "C602",
-            f'config: {key} = "{text}" is not a known {option.choice.name}',
-            option.span,
-            help=(did_you_mean(text, known) + " " if did_you_mean(text, known) else "") + f"This spec knows {', '.join(known)}.",
+            f'config: {key or option.name.name} = "{text}" is not a known {option.choice.name}',
+            option.name.span if key else option.value.span,
+            notes=(Note(table.name.span, "the table of what is known"),),
+            help=f"{did_you_mean(text, known)} This spec knows {', '.join(known)}.".strip(),
         )
+
+
+def _cut(value: Fraction) -> str:
+    return str(value) if value.denominator < 10**15 and abs(value) < 10**15 else f"{float(min(value, 10**300)):.3g}"
 
 
 def _reach(given: Mapping[str, Any], key: tuple[str, ...]) -> tuple[bool, Any]:

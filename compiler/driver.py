@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..grammar.diagnostics import Diagnostic
-from . import lower, pipeline
+from ..grammar.diagnostics import Diagnostic, Diagnostics
+from . import checking, lower, pipeline
 from .config import Config
 from .ir import Graph
 from .ledger import Ledger
@@ -48,12 +48,16 @@ class Compiled:
 
 def load_module(spec: str | Path) -> Module:
     """The module of a shipped spec's name, a path, or a text; raises all its mistakes at once."""
+    module, found = _load(spec)
+    found.check()
+    return module
+
+
+def _load(spec: str | Path) -> tuple[Module, Diagnostics]:
     source = read_source(spec)
     path = Path(source.name)
     loader = Loader(path.parent if path.is_file() else None)
-    module = loader.load(source)
-    loader.diagnostics.check()
-    return module
+    return loader.load(source), loader.diagnostics
 
 
 def compile_graph(
@@ -72,7 +76,9 @@ def compile_graph(
     module = spec if isinstance(spec, Module) else load_module(spec)
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
-    stages, ledger = pipeline.run(lower.lower_entry(chosen, made), without, only, until)
+    with checking.deep():
+        graph = lower.lower_entry(chosen, made)
+    stages, ledger = pipeline.run(graph, without, only, until)
     return Compiled(module, made, chosen.name, stages, ledger)
 
 
@@ -95,5 +101,5 @@ def check(spec: str | Path, config: Mapping[str, Any] | None = None) -> list[Dia
 
 def check_session(spec: str | Path, config: Mapping[str, Any] | None = None, trace: bool = False) -> Session:
     """Everything that a check finds out, errors not raised yet; with `trace`, the axes of every expression."""
-    module = load_module(spec)
-    return lower.check_module(module, Config(module, config or {}), trace)
+    module, found = _load(spec)
+    return checking.check_module(module, Config(module, config or {}), trace, found.found)

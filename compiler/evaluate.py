@@ -50,6 +50,7 @@ class Evaluator:
         self.seed, self.training = seed, training
         self._memo: dict[int, dict[Node, Any]] = {0: {}}
         self._steps: dict[int, tuple[int, list[list[Array]]]] = {}
+        self._slots: dict[int, list[tuple[Axis, ...]]] = {}
 
     def __call__(self, root: Node) -> Array:
         """The value of a node, dimensions in the order of its axes."""
@@ -266,6 +267,7 @@ class Evaluator:
         ident, slots, start = one["loop"], one["slots"], one["start"]
         states: list[list[Array]] = [[value] for value in args[:slots]]
         count, count_axes = args[slots], one.args[slots].axes
+        self._slots[ident] = [first.axes for first in one.args[:slots]]
         for step in range(start, int(np.max(count, initial=0))):
             self._memo[ident] = {}
             self._steps[ident] = (step, states)
@@ -282,27 +284,41 @@ class Evaluator:
         return np.asarray(float(self._steps[one["loop"]][0]))
 
     def _carry(self, one: Node, args: list[Array]) -> Array:
-        return self._steps[one["loop"]][1][one["slot"]][-1]
+        states = self._steps[one["loop"]][1][one["slot"]]
+        return align(states[-1], self._slots[one["loop"]][one["slot"]], one.axes)
 
     def _past(self, one: Node, args: list[Array]) -> Array:
-        return _recall(self._steps[one["loop"]][1][one["slot"]], args[0])
+        states, axes = self._steps[one["loop"]][1][one["slot"]], self._slots[one["loop"]][one["slot"]]
+        return self._recall(one, states, args[0], one.args[0].axes, axes)
 
     def _state(self, one: Node, args: list[Any]) -> Array:
         states: list[Array] = args[0][one["slot"]]
         return states[-1]
 
     def _history(self, one: Node, args: list[Any]) -> Array:
-        return _recall(args[0][one["slot"]], args[1] - one.args[0]["start"])
+        states, start = args[0][one["slot"]], one.args[0]["start"]
+        axes = one.args[0].args[one["slot"]].axes
+        return self._recall(one, states, args[1] - start, one.args[1].axes, axes)
+
+    @staticmethod
+    def _recall(
+        one: Node, states: list[Array], number: Array, number_axes: Sequence[Axis], axes: Sequence[Axis]
+    ) -> Array:
+        """The state of a number, entry by entry; NaN where there is none."""
+        if np.ndim(number) == 0:
+            wanted = float(number)
+            found = states[int(wanted)] if wanted in range(len(states)) else np.full_like(states[0], np.nan)
+            return align(found, axes, one.axes)
+        at = align(number, number_axes, one.axes)
+        result: Array = np.full((1,) * len(one.axes), np.nan)
+        for place, value in enumerate(states):
+            result = np.where(at == place, align(value, axes, one.axes), result)
+        return result
 
     def _kernel(self, one: Node, args: list[Array]) -> Array:
         from .kernels import KERNELS
 
         return KERNELS[one["name"]].evaluate(self, one, args)
-
-
-def _recall(states: list[Array], number: Array) -> Array:
-    at = int(number)
-    return states[at] if 0 <= at < len(states) else np.full_like(states[0], np.nan)
 
 
 def _settled(value: Array) -> Array:

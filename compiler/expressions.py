@@ -8,10 +8,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
-from ..grammar.diagnostics import InternalError, Span, TransformulaError
+from ..grammar.diagnostics import InternalError, Note, Span, TransformulaError
 from ..grammar.printer import expression as printed
-from . import arithmetic, brackets, calls, ir
+from . import arithmetic, brackets, calls, ir, loops, wording
 from .ir import Axis, Node
+from .names import parts
 from .values import (
     Builtin,
     Choice,
@@ -19,6 +20,7 @@ from .values import (
     Formula,
     Instance,
     MapAxes,
+    Opaque,
     Poisoned,
     Record,
     States,
@@ -70,7 +72,7 @@ def _lower(scope: Scope, expr: s.Expr) -> Value:
             return _product(scope, expr)
         case s.Power():
             base, exponent = lower(scope, expr.base), lower(scope, expr.exponent)
-            return arithmetic.binary(scope, "^", base, exponent, expr)
+            return arithmetic.binary(scope, "^", base, exponent, expr, (expr.base, expr.exponent))
         case s.Contract():
             return contract(scope, expr)
         case s.Compare():
@@ -123,7 +125,8 @@ def tensor(scope: Scope, value: Value, expr: s.Node) -> Tensor:
                 "U703",
                 f"`{expr.span.text}` is one instance per {value.stack[0].name}: say which",
                 expr.span,
-                help=f"Write {expr.span.text}[l] inside `for l in {value.stack[0].name}:`.",
+                notes=(Note(value.decl.span, "declared here"),),
+                help=f"Write {expr.span.text}[l] inside `for l in {value.stack[0].name}:`, or {expr.span.text}[0] for the first.",
             )
         case Formula() if value.entry.definition.params is None:
             return tensor(scope, calls.index_formula(scope, value, expr.span), expr)
@@ -132,12 +135,32 @@ def tensor(scope: Scope, value: Value, expr: s.Node) -> Tensor:
                 "N208",
                 f"`{value.name}` is a recurrence: say which state",
                 expr.span,
-                help=f"The last state is {value.name}[layers] (the axis of its loop), the first {value.name}[0].",
+                help=loops.states_advice(value),
             )
     more = {}
     if isinstance(value, Formula | Builtin | Instance):
-        more = {"help": f"Call it: {expr.span.text}(…)."}
+        more = {"help": f"Call it: {wording.text(expr)}(…)."}
+    elif isinstance(value, Opaque):
+        more = {"help": "This definition calls it, so it is a function here; a name is one or the other."}
+    elif isinstance(value, Choice):
+        more = {"help": "Texts and none only choose: compare them, or use a choice table."}
     raise scope.fail("N209", f"a value is needed here, not {describe(value)}", expr.span, **more)
+
+
+def _left_over(scope: Scope, found: Tensor, extra: list[str], expr: s.Node, where: Span) -> TransformulaError | None:
+    """A similarity that declares no axes, and |u| where the norm was meant."""
+    entry = next((one for one in parts(expr) if isinstance(one, s.Unary) and one.op == "abs"), None)
+    if entry is None or len(extra) != 1 or wording.names(scope, found) != extra:
+        return None
+    (axis,) = extra
+    return scope.fail(
+        "A108",
+        f"axis `{axis}` is left over in a result that declares none",
+        entry.span,
+        notes=(Note(where, "declared here"),) if where.line != entry.span.line else (),
+        because=(f"{entry.span.text} is entry by entry, so it still has `{axis}`",),
+        help=f"The length of a vector is ‖{wording.text(entry.operand)}‖[{axis}].",
+    )
 
 
 def equation(scope: Scope, name_: str, written: s.Assign | s.Expr) -> Value:
@@ -179,11 +202,13 @@ def _declared(scope: Scope, written: s.Assign, indices: Sequence[s.AxisParam]) -
         for axis in missing:
             found = Tensor(ir.widen(found.node, scope.need_axis(axis)), found.bottom, found.zero)
         return found
-    stated(scope, found, wanted, written.value, written.name.span)
+    stated(scope, found, wanted, written.value, written.name.span, f"`{written.name.name}`")
     return found
 
 
-def stated(scope: Scope, found: Tensor, wanted: Sequence[s.Name], expr: s.Node, where: Span) -> None:
+def stated(
+    scope: Scope, found: Tensor, wanted: Sequence[s.Name], expr: s.Node, where: Span, what: str = "the result"
+) -> None:
     """An error unless the visible axes are exactly the declared ones."""
     have = [scope.label(axis) for axis in found.axes if scope.visible(axis)]
     names = [axis.name for axis in wanted]
@@ -191,25 +216,35 @@ def stated(scope: Scope, found: Tensor, wanted: Sequence[s.Name], expr: s.Node, 
         return
     extra = [axis for axis in have if axis not in names]
     lacking = [axis for axis in names if axis not in have]
+    special = _left_over(scope, found, extra, expr, where) if extra and not names else None
+    if special is not None:
+        raise special
     because = tuple(origin for axis in extra for origin in _entered(scope, found, axis))
     told = [f"{', '.join(extra)} is left over" if extra else "", f"{', '.join(lacking)} is missing" if lacking else ""]
     raise scope.fail(
         "A106",
-        f"the result has axes [{', '.join(have)}], but [{', '.join(names)}] is declared",
+        f"{what} has axes [{', '.join(have)}], but [{', '.join(names)}] is declared",
         expr.span,
         label=" and ".join(t for t in told if t),
+        notes=scope.where_from(found, expr.span),
         because=because,
-        help=_result_advice(extra, lacking),
+        help=_result_advice(extra, lacking, wording.text(expr)),
     )
 
 
-def _result_advice(extra: list[str], lacking: list[str]) -> str:
+def _result_advice(extra: list[str], lacking: list[str], written: str) -> str:
+    many = "them" if len(extra) > 1 else "it"
     if extra and not lacking:
-        return f"Sum over {', '.join(extra)}, merge it, or declare it in the result."
+        return (
+            f"Sum over {' and '.join(extra)}, consume {many} with a map [{' '.join(extra)} … → …], or declare {many} in the result."
+        )
     if lacking and not extra:
-        return f"Take {', '.join(lacking)} out of the declaration, or make a value that has it."
+        return (
+            f"Take {' and '.join(lacking)} out of the declaration, or repeat the value along it: "
+            f"{wording.postfix(written)}[→ {' '.join(lacking)}]."
+        )
     if len(extra) == len(lacking) == 1:
-        return f"If it is the same axis under another name, rename it: …[{extra[0]} → {lacking[0]}]."
+        return f"If it is the same axis under another name, rename it: {wording.renamed(written, extra[0], lacking[0])}."
     return ""
 
 
@@ -219,7 +254,7 @@ def _entered(scope: Scope, found: Tensor, axis: str) -> list[str]:
         if one.op == "weight" and any(a.name == axis for a in one.axes):
             declared = scope.session.weights.get(one["name"])
             line = f" (line {declared.span.line})" if declared and declared.span else ""
-            return [f"`{axis}` entered with the weight {one['name']}{line} and nothing sums over it."]
+            return [f"`{axis}` entered with the weight {one['name']}{line}, and nothing sums over it"]
     return []
 
 
@@ -233,29 +268,48 @@ def _unary(scope: Scope, expr: s.Unary) -> Value:
                 "only a weight that is a map can be turned round",
                 expr.span,
                 because=(scope.told(made, expr.operand),),
-                help="Axes have names here, so there is nothing to transpose: write Q @[dk] K for QKᵀ.",
+                help="Axes have names, so there is nothing to transpose: the page's QKᵀ is Q @[dk] K.",
             )
-        return Tensor(made.node, map=made.map.turned())
+        return _turned_map(made, made.map)
     return arithmetic.unary(scope, expr.op, value, expr)
+
+
+def _turned_map(made: Tensor, map_: MapAxes) -> Tensor:
+    """Wᵀ; where an axis goes to itself, the two sides change places."""
+    swap: dict[Axis, Axis] = {}
+    for axis in map_.outs:
+        plain = Axis(axis.name, axis.size, axis.owner, 0)
+        if axis.tag < 0 and plain in map_.ins:
+            swap[axis], swap[plain] = plain, axis
+    return Tensor(ir.rename(made.node, swap), map=map_.renamed(swap).turned())
 
 
 def _sum(scope: Scope, expr: s.Sum) -> Value:
     total: Value | None = None
-    for sign, term in expr.terms:
+    before: s.Expr | None = None
+    for place, (sign, term) in enumerate(expr.terms):
+        if sign == "-":
+            arithmetic.subtracted_mask(scope, term)
         value = lower(scope, term)
-        if total is None:
-            total = arithmetic.unary(scope, "neg", value, term) if sign == "-" else value
-        else:
-            total = arithmetic.binary(scope, sign, total, value, expr, term)
+        if total is None or before is None:
+            total, before = arithmetic.unary(scope, "neg", value, term) if sign == "-" else value, term
+            continue
+        here = s.Sum(before.span.to(term.span), expr.terms[: place + 1])
+        total, before = arithmetic.binary(scope, sign, total, value, here, (before, term)), here
     assert total is not None
     return total
 
 
 def _product(scope: Scope, expr: s.Product) -> Value:
     total: Value | None = None
-    for sign, factor in expr.factors:
+    before: s.Expr | None = None
+    for place, (sign, factor) in enumerate(expr.factors):
         value = lower(scope, factor)
-        total = value if total is None else arithmetic.binary(scope, sign, total, value, expr, factor)
+        if total is None or before is None:
+            total, before = value, factor
+            continue
+        here = s.Product(before.span.to(factor.span), expr.factors[: place + 1])
+        total, before = arithmetic.binary(scope, sign, total, value, here, (before, factor)), here
     assert total is not None
     return total
 
@@ -264,7 +318,8 @@ def _compare(scope: Scope, expr: s.Compare) -> Value:
     values = [lower(scope, one) for one in expr.operands]
     result: Value | None = None
     for place, sign in enumerate(expr.operators):
-        one = arithmetic.binary(scope, sign, values[place], values[place + 1], expr, expr.operands[place + 1])
+        sides = expr.operands[place], expr.operands[place + 1]
+        one = arithmetic.binary(scope, sign, values[place], values[place + 1], expr, sides)
         result = one if result is None else arithmetic.logic(scope, "and", result, one, expr)
     assert result is not None
     return result
@@ -291,9 +346,15 @@ def contract(scope: Scope, expr: s.Contract) -> Value:
     right = tensor(scope, lower(scope, expr.right), expr.right)
     for one, side in ((left, expr.left), (right, expr.right)):
         if one.bottom is not None:
-            raise scope.fail("M502", "a sum of products over -∞ has no value", side.span)
+            raise scope.fail(
+                "M502",
+                "a sum of products over -∞ has no value",
+                side.span,
+                because=(f"`{wording.text(side)}` is -∞ outside a relation",),
+                help="Take the softmax first: softmax[key](…) @[key] V.",
+            )
         if one.node.kind == "bool":
-            raise scope.fail("M503", "a truth value is no number", side.span, help="Write 1 if … else 0, or use count.")
+            raise arithmetic.truth_as_number(scope, side)
     if expr.axes is not None:
         return _named_contract(scope, expr, left, right)
     maps = [one for one in (right, left) if one.map is not None]
@@ -359,8 +420,8 @@ def rename_advice(scope: Scope, value: Tensor, wanted: str, expr: s.Node) -> str
     for axis in value.axes:
         if scope.visible(axis) and (target is None or (axis.size == target.size and axis.owner == target.owner)):
             if axis.ragged:
-                text = expr.span.text if len(expr.span.text) < 30 else "…"
-                return f"It still carries `{scope.label(axis)}`. Seen as {wanted} it is written {text}[{scope.label(axis)} → {wanted}]."
+                label = scope.label(axis)
+                return f"It still carries `{label}`. Seen as {wanted} it is written {wording.renamed(wording.text(expr), label, wanted)}."
     return ""
 
 
@@ -404,8 +465,18 @@ def _map_lacks(
         side.span,
         because=(scope.told(value, side), f"the map {told} consumes {' and '.join(map(scope.label, weight.map.ins))}"),
         notes=scope.where_from(value, expr.span),
-        help=scope.suggest(name_, have) or rename_advice(scope, value, name_, side),
+        help=scope.suggest(name_, have) or _turned(scope, expr, value, weight) or rename_advice(scope, value, name_, side),
     )
+
+
+def _turned(scope: Scope, expr: s.Contract, value: Tensor, weight: Tensor) -> str:
+    """The map fits the other way round."""
+    assert weight.map is not None
+    if not weight.map.outs or not all(scope.find(value, scope.label(axis)) for axis in weight.map.outs):
+        return ""
+    left, right = (wording.postfix(wording.text(side)) for side in (expr.left, expr.right))
+    turned = f"{left} @ {right}ᵀ" if lower_is(weight, expr) else f"{left}ᵀ @ {right}"
+    return f"Turned round it fits: {turned}."
 
 
 def lower_is(weight: Tensor, expr: s.Contract) -> bool:
@@ -425,15 +496,17 @@ def _bare_contract(scope: Scope, expr: s.Contract, left: Tensor, right: Tensor) 
             "`@` finds no axis that both sides have",
             expr.sign,
             because=told,
-            help="A weight that should consume an axis is declared as a map: W : [d → ffn].",
+            notes=wording.come_from(scope, (left, right), expr),
+            help="A weight that consumes an axis is declared as a map, like W : [d → ffn].",
         )
     raise scope.fail(
         "A103",
         f"`@` could sum over {', or over '.join([*(f'`{n}`' for n in names), 'all of them'])}",
         expr.sign,
         because=told,
+        notes=wording.come_from(scope, (left, right), expr),
         help="Only a map W : [a → b] says by itself what it consumes. Name the axes here: "
-        f"{_short(expr.left)} @[{names[0]}] {_short(expr.right)} keeps {', '.join(names[1:])} apart.",
+        f"{_short(expr.left)} @[{names[0]}] {_short(expr.right)} keeps each {' and '.join(names[1:])} apart.",
     )
 
 
@@ -442,14 +515,22 @@ def extents(scope: Scope, name_: str, left: Axis | None, right: Axis | None, exp
 
     def told(axis: Axis | None) -> str:
         if axis is None:
-            return "?"
-        return f"{axis.size}" if isinstance(axis.size, int) else f"as long as {axis.size}"
+            return "unknown"
+        return f"{axis.size}" if isinstance(axis.size, int) else "a length of its own per example"
 
-    advice = ""
-    if left is not None and right is not None and left.size == right.size:
-        advice = "They are equally long but two axes: one came from another call or another instance."
+    if left is not None and right is not None and told(left) == told(right):
+        return scope.fail(
+            "A114",
+            f"`{name_}` means two different axes here",
+            expr.span,
+            because=("one came from another input, call or instance, so nothing says that they are equally long",),
+            help=f"Give one of them another name: …[{name_} → {name_}'].",
+        )
     return scope.fail(
-        "A114", f"`{name_}` is {told(left)} on one side and {told(right)} on the other", expr.span, help=advice
+        "A114",
+        f"`{name_}` is {told(left)} on one side and {told(right)} on the other",
+        expr.span,
+        help=f"Equal names align, so they must be equally long. Rename one of them: …[{name_} → {name_}'].",
     )
 
 
@@ -462,7 +543,12 @@ def member(scope: Scope, expr: s.Member) -> Value:
         return base.part(expr.name, expr.span)
     if isinstance(base, Instance):
         return calls.member(scope, base, expr)
-    raise scope.fail("N212", f"{describe(base)} has no parts", expr.span, help="Only instances and results of calls have.")
+    raise scope.fail(
+        "N212",
+        f"`{wording.text(expr.base)}` is {describe(base)} and has no part `{expr.name}`",
+        expr.span,
+        help="Instances have weights and parts, and results of calls have the names of their `where`.",
+    )
 
 
 def option_vector(scope: Scope, option: s.Option) -> Tensor:
@@ -480,10 +566,20 @@ def given_vector(scope: Scope, option: s.Option, parts: Sequence[Value], key: st
     assert option.index is not None
     axis = scope.need_axis(option.index.axis)
     if len(parts) != axis.size:
-        raise scope.fail("C609", f"config: {key} has {len(parts)} entries, {axis.name} is {axis.size}", option.span)
+        raise scope.fail(
+            "C609",
+            f"config: {key} has {wording.count(len(parts), 'value')}, but {axis.name} is {axis.size}",
+            option.name.span,
+            help=f"Give one value per entry of {axis.name}.",
+        )
     numbers = [one for one in parts if isinstance(one, bool | Fraction | float)]
     if len(numbers) != len(parts):
-        raise scope.fail("C605", f"config: {key} should hold numbers or truth values", option.span)
+        raise scope.fail(
+            "C605",
+            f"config: {key} should hold numbers or truth values",
+            option.name.span,
+            help="A list of texts needs a choice table: name : table, with a row for each text.",
+        )
     return Tensor(ir.table(numbers, axis))
 
 

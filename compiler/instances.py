@@ -6,10 +6,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
+from ..grammar.diagnostics import Note
 from ..grammar.printer import expression as printed
-from . import expressions, ir
+from . import expressions, ir, wording
 from .ir import Axis, Node, Weight
-from .values import Counter, Instance, MapAxes, Static, Tensor, Value
+from .values import Counter, Instance, MapAxes, Static, Tensor, Value, describe
 
 if TYPE_CHECKING:
     from .scope import Scope
@@ -52,7 +53,13 @@ def present(scope: Scope, condition: s.Expr | None) -> bool:
         return True
     found = expressions.lower(scope, condition)
     if not isinstance(found, bool):
-        raise scope.fail("C613", "only config decides whether a weight or instance exists", condition.span)
+        raise scope.fail(
+            "C613",
+            "only config decides whether a weight or instance exists",
+            condition.span,
+            because=(f"`{wording.text(condition)}` is {describe(found)}",),
+            help="Write a condition of config entries, like  if bias  with  bias = true  in config.",
+        )
     return found
 
 
@@ -64,8 +71,9 @@ def weight(scope: Scope, decl: s.WeightDecl, name: str) -> Value:
         raise scope.fail(
             "C614",
             f"the weight `{name}` does not exist in this config, and has no constant to stand for it",
-            decl.span,
-            help="Use it under the same condition, or give it a constant initialiser: ~ 0.",
+            next(one.span for one in decl.names if one.name == name),
+            help=f"Use it under the same condition, … if {decl.condition.span.text if decl.condition else 'c'} else …, "
+            "or give it a constant initialiser: ~ 0.",
         )
     axes, map_ = _axes(scope, decl)
     stack = tuple(axis for axis, _ in scope.outer)
@@ -130,20 +138,29 @@ def instance(scope: Scope, decl: s.UseDecl, name: str) -> Instance:
     """An instance as a value (still without numbers if it is a stack)."""
     if not present(scope, decl.condition):
         raise scope.fail(
-            "C614", f"`{name}` does not exist in this config", decl.span, help="Use it under the same condition."
+            "C614",
+            f"the instance `{name}` does not exist in this config",
+            next(one.span for one in decl.names if one.name == name),
+            help=f"Use it under the same condition: … if {decl.condition.span.text if decl.condition else 'c'} else ….",
         )
     entry = scope.module.entries.get(decl.block.name)
     if entry is None:
         known = [e.name for e in scope.module.of_kind("block", "model")]
         raise scope.fail(
-            "N201", f"unknown block `{decl.block.name}`", decl.block.span, help=scope.suggest(decl.block.name, known)
+            "N201",
+            f"unknown block `{decl.block.name}`",
+            decl.block.span,
+            notes=scope.removed(decl.block.name),
+            help=scope.suggest(decl.block.name, known)
+            or (f"The blocks of this file are {', '.join(known)}." if known else "This file has no blocks."),
         )
     if entry.definition.kind not in ("block", "model"):
         raise scope.fail(
             "U706",
             f"`{entry.name}` is a {entry.definition.kind} and has no instances",
             decl.block.span,
-            help="Only blocks and models have; a formula is called by its name.",
+            notes=(Note(entry.definition.name.span, "defined here"),),
+            help=f"Only blocks and models have; a formula is called by its name: {entry.name}(…).",
         )
     stack = tuple(_fixed(scope, axis) for axis in decl.indices)
     used = [axis for axis, _ in scope.outer]
@@ -156,7 +173,13 @@ def _binds(scope: Scope, decl: s.UseDecl) -> dict[str, Axis | str]:
     found: dict[str, Axis | str] = {}
     for item in decl.binds:
         if not isinstance(item.value, s.Name):
-            raise scope.fail("A119", "bind an axis to an axis here: LayerNorm[d = emb]", item.span)
+            raise scope.fail(
+                "A107",
+                "axes have names here, not numbers",
+                item.value.span,
+                help=f"Bind one to another: {decl.block.name}[{item.axis.name} = emb]; "
+                f"a size is given in parentheses: {decl.block.name}({item.axis.name} = {item.value.span.text}).",
+            )
         found[item.axis.name] = scope.need_axis(item.value)
     return found
 

@@ -21,7 +21,7 @@ Core operations and their attributes (every one is a pure function of its argume
     concat along into          along an axis, into an axis of a new name; an argument without the axis is one entry
     widen axis                 repeated along a new axis
     rank axis                  how many entries along the axis are larger (ties: by order)
-    random kind site axes      a draw; arguments are its parameters
+    random draw site steps     a draw, new at each step of the loops in `steps`; arguments are its parameters
     counter loop               the step number inside a loop
     carry loop slot            a state at the start of a step
     past loop slot             an earlier state inside a loop; the argument is its number
@@ -131,6 +131,8 @@ def _free(op: str, args: tuple[Node, ...], attrs: dict[str, Any]) -> frozenset[i
     free = frozenset[int]().union(*(one.free for one in args)) if args else frozenset[int]()
     if op in ("counter", "carry", "past"):
         return free | {attrs["loop"]}
+    if op == "random":
+        return free | frozenset(attrs.get("steps", ()))
     if op == "loop":
         inner = frozenset[int]().union(*(one.free for one in attrs["body"]))
         return free | (inner - {attrs["loop"]})
@@ -204,7 +206,7 @@ def apply(fn: str, *args: Node) -> Node:
 def where(condition: Node, value: Node, otherwise: Node) -> Node:
     """value where the condition holds, otherwise elsewhere; the other side is never looked at."""
     if condition.op == "const":
-        return value if condition["value"] else otherwise
+        return widen_to(value if condition["value"] else otherwise, union((value, otherwise)))
     return apply("where", condition, value, otherwise)
 
 

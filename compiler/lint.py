@@ -23,9 +23,9 @@ def lint(module: Module, config: Config) -> Iterator[Diagnostic]:
             continue
         yield from _shadowing(entry, module, config)
         yield from _parameters(entry)
-        if entry.definition.kind != "objective" or True:
-            yield from _unused(entry, module)
+        yield from _unused(entry, module)
     yield from _two_models(module)
+    yield from _circles(module)
 
 
 def _imports(module: Module) -> Iterator[Diagnostic]:
@@ -34,7 +34,7 @@ def _imports(module: Module) -> Iterator[Diagnostic]:
     for item in module.file.items:
         if isinstance(item, s.Import):
             for name in item.names:
-                if name.name not in used:
+                if name.name not in used and name.name not in module.broken:
                     yield Diagnostic(
                         "N215", f"`{name.name}` is imported and never used", name.span, help="Remove it from the line."
                     )
@@ -43,18 +43,18 @@ def _imports(module: Module) -> Iterator[Diagnostic]:
 def _local_names(entry: Entry) -> Iterator[tuple[str, s.Node, str]]:
     definition = entry.definition
     for param in definition.params or ():
-        yield param.name, param, "parameter"
+        yield param.name, param, "a parameter"
     for one in definition.axes:
         if one.index is not None:
-            yield one.index.name, one.index, "index"
+            yield one.index.name, one.index, "an index"
     for statement in _flat(definition.body.where):
-        yield statement.name.name, statement.name, "name"
+        yield statement.name.name, statement.name, "a part"
     for weight in definition.body.weights:
         for name in weight.names:
-            yield name.name, name, "weight"
+            yield name.name, name, "a weight"
     for use in definition.body.uses:
         for name in use.names:
-            yield name.name, name, "instance"
+            yield name.name, name, "an instance"
 
 
 def _flat(where: tuple[s.Statement, ...]) -> Iterator[s.Assign]:
@@ -70,7 +70,6 @@ def _shadowing(entry: Entry, module: Module, config: Config) -> Iterator[Diagnos
         n.name for p in entry.definition.params or () if p.axes for n in p.axes.names
     }
     told: set[str] = set()
-    own_config = config if entry.module.file.name is not None else None
     for name, node, kind in _local_names(entry):
         if name in told:
             continue
@@ -79,17 +78,39 @@ def _shadowing(entry: Entry, module: Module, config: Config) -> Iterator[Diagnos
             what = "a builtin"
         elif name in axes:
             what = "an axis here"
-        elif own_config is not None and name in own_config:
+        elif name in config:
             what = "an entry of config"
-        elif name in module.entries and kind != "parameter" and name != entry.name:
+        elif name in module.entries and kind != "a parameter" and name != entry.name:
             what = f"a {module.entries[name].definition.kind} of this file"
         if what:
             told.add(name)
             yield Diagnostic(
-                "N216", f"`{name}` is {what} and cannot be a {kind}'s name, too", node.span, help="One name has one meaning: choose another."
+                "N216",
+                f"`{name}` is {what} and cannot be the name of {kind}, too",
+                node.span,
+                notes=_first_meaning(name, entry, module, config),
+                help="One name has one meaning: choose another.",
             )
-    if entry.name in RESERVED:
-        yield Diagnostic("N216", f"`{entry.name}` is a builtin", entry.definition.name.span, help="Choose another name.")
+    if entry.name in RESERVED or entry.name in config:
+        what = "a builtin" if entry.name in RESERVED else "an entry of config"
+        yield Diagnostic(
+            "N216",
+            f"`{entry.name}` is {what} and cannot be the name of a {entry.definition.kind}, too",
+            entry.definition.name.span,
+            notes=_first_meaning(entry.name, entry, module, config),
+            help="One name has one meaning: choose another.",
+        )
+
+
+def _first_meaning(name: str, entry: Entry, module: Module, config: Config) -> tuple[Note, ...]:
+    axes = [a.axis for a in entry.definition.axes]
+    axes += [n for p in entry.definition.params or () if p.axes for n in p.axes.names]
+    places = [axis.span for axis in axes if axis.name == name]
+    if name in config:
+        places.append((module.options.get(name) or module.axes[name]).name.span)
+    if name in module.entries and name != entry.name:
+        places.append(module.entries[name].definition.name.span)
+    return tuple(Note(place, "the first meaning") for place in places[:1] if name not in RESERVED)
 
 
 def _parameters(entry: Entry) -> Iterator[Diagnostic]:
@@ -97,7 +118,11 @@ def _parameters(entry: Entry) -> Iterator[Diagnostic]:
     for param in entry.definition.params or ():
         if param.name in seen:
             yield Diagnostic(
-                "N217", f"`{param.name}` is a parameter twice", param.span, notes=(Note(seen[param.name].span, "first here"),)
+                "N217",
+                f"`{param.name}` is a parameter twice",
+                param.span,
+                notes=(Note(seen[param.name].span, "first here"),),
+                help="Each parameter has a name of its own.",
             )
         seen[param.name] = param
 
@@ -106,20 +131,24 @@ def _unused(entry: Entry, module: Module) -> Iterator[Diagnostic]:
     definition = entry.definition
     body = definition.body
     outside = members(module.file)
-    steps = list(_flat(body.where))
-    for statement in steps:
+    loops = tuple(one for one in body.where if isinstance(one, s.Loop))
+    bounds = [part for one in parts(loops) if isinstance(one, s.Loop) for part in (one.start, one.stop)]
+    read = used_names([definition.outputs, bounds]) | _defaults(definition) | outside
+    by: dict[str, set[str]] = {}
+    for statement in _flat(body.where):
+        for name in used_names([statement.value, statement.brackets, statement.params]):
+            by.setdefault(name, set()).add(statement.name.name)
+    told: set[str] = set()
+    for statement in _flat(body.where):
         name = statement.name.name
-        others = [st for st in steps if st is not statement]
-        loops = [one for one in body.where if isinstance(one, s.Loop)]
-        bounds = [part for one in parts(tuple(loops)) if isinstance(one, s.Loop) for part in (one.start, one.stop)]
-        read = used_names([definition.outputs, bounds, *((o.value, o.brackets, o.params) for o in others if o.name.name != name)])
-        read |= _defaults(definition)
-        if name not in read and name not in outside:
-            yield _never_used(entry, statement, read)
+        if name in told or name in read or by.get(name, set()) - {name} or statement.span.source != module.file.span.source:
+            continue
+        told.add(name)
+        yield _never_used(entry, statement, read | by.keys())
     written = used_names([definition.outputs, body.where, *(u.args for u in body.uses)]) | outside | _defaults(definition)
     for declared in (*body.weights, *body.uses):
         for one in declared.names:
-            if one.name not in written:
+            if one.name not in written and one.span.source == module.file.span.source:
                 what = "weight" if isinstance(declared, s.WeightDecl) else "instance"
                 yield Diagnostic("N203", f"the {what} `{one.name}` is declared and never used", one.span, help="Use it, or remove it.")
 
@@ -140,6 +169,51 @@ def _never_used(entry: Entry, statement: s.Assign, read: set[str]) -> Diagnostic
     return Diagnostic("N203", f"`{name}` is defined and never used", statement.name.span, help=advice or "Use it, or remove it.")
 
 
+def _circles(module: Module) -> Iterator[Diagnostic]:
+    """Definitions that call themselves, directly or through others."""
+    graph = {name: _calls(module.entries[name], module) for name in module.entries if name not in module.imported}
+    state: dict[str, int] = {}
+    for root in graph:
+        stack = [(root, iter(graph[root].items()))] if root not in state else []
+        state.setdefault(root, 1)
+        while stack:
+            name, rest = stack[-1]
+            other, place = next(rest, (None, None))
+            if other is None or place is None:
+                state[name] = 2
+                stack.pop()
+            elif state.get(other) == 1:
+                ring = [one for one, _ in stack]
+                yield _circle(module, ring[ring.index(other) :], graph)
+            elif other not in state and other in graph:
+                state[other] = 1
+                stack.append((other, iter(graph[other].items())))
+
+
+def _calls(entry: Entry, module: Module) -> dict[str, s.Name]:
+    """The definitions of this module that a definition mentions, with the first place."""
+    own = {name for name, _, _ in _local_names(entry)}
+    body = entry.definition.body
+    found: dict[str, s.Name] = {}
+    for one in (*names_in((entry.definition.outputs, body.where)), *(use.block for use in body.uses)):
+        if one.name in module.entries and one.name not in own and one.name not in module.imported:
+            found.setdefault(one.name, one)
+    return found
+
+
+def _circle(module: Module, ring: list[str], graph: dict[str, dict[str, s.Name]]) -> Diagnostic:
+    ways = [(a, b, graph[a][b].span) for a, b in zip(ring, [*ring[1:], ring[0]], strict=True)]
+    (first, _, place), *others = ways
+    told = f"`{first}` calls itself" if not others else " and ".join(f"`{a}` calls `{b}`" for a, b, _ in ways[:4])
+    return Diagnostic(
+        "U705",
+        told,
+        place,
+        notes=tuple(Note(span, f"{a} calls {b} here") for a, b, span in others[:3]),
+        help="A definition may not need itself. A repeated step is a recurrence: x[0] = …, then x[l + 1] = f(x[l]).",
+    )
+
+
 def _two_models(module: Module) -> Iterator[Diagnostic]:
     """Two objectives that each make their own instance of the same model: a warning."""
     seen: dict[str, tuple[str, s.UseDecl]] = {}
@@ -154,7 +228,7 @@ def _two_models(module: Module) -> Iterator[Diagnostic]:
                 yield Diagnostic(
                     "U702",
                     f"`{other}` and `{name}` each make their own {block}: two models, no shared weights",
-                    use.span,
+                    use.block.span,
                     notes=(Note(first.span, "the other one"),),
                     help=f"For one {block} with two heads move the line to the top level of the file:  uses {use.names[0].name} : {block}",
                     severity="warning",

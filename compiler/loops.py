@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, TransformulaError
-from . import expressions, ir
+from . import expressions, ir, wording
 from .ir import Axis, Node
-from .values import Counter, Poisoned, States, Tensor, Value
+from .values import Counter, Poisoned, States, Tensor, Value, describe
 
 if TYPE_CHECKING:
     from .scope import Scope
@@ -60,7 +60,13 @@ def register(scope: Scope, statement: s.Statement) -> None:
             if inner.brackets and isinstance(inner.brackets[0], s.PlainItem):
                 found = scope.states.setdefault(name, StateSet())
                 if found.loop is not None:
-                    raise scope.fail("N202", f"`{name}` has two steps", inner.name.span)
+                    raise scope.fail(
+                        "N202",
+                        f"`{name}` has two steps",
+                        inner.name.span,
+                        notes=(Note(found.step.name.span, "first here"),) if found.step else (),
+                        help=f"Go on from its last state under another name: y[0] = {name}[…], then y[l + 1] = ….",
+                    )
                 found.loop, found.step = run, inner
                 run.states.append(name)
     if not run.states:
@@ -68,8 +74,15 @@ def register(scope: Scope, statement: s.Statement) -> None:
             "N213",
             "this loop makes no state",
             statement.variable.span,
-            help=f"A repeated step is written x[{statement.variable.name} + 1] = … x[{statement.variable.name}] ….",
+            because=(f"nothing in it is written with [{statement.variable.name} + 1]",),
+            help=_step_advice(statement),
         )
+
+
+def _step_advice(written: s.Loop) -> str:
+    variable = written.variable.name
+    name = next((one.name.name for one in written.body if isinstance(one, s.Assign)), "x")
+    return f"A repeated step is written {name}[{variable} + 1] = f({name}[{variable}]), after a first {name}[0] = …."
 
 
 def _mentions(statement: s.Assign, variable: str) -> bool:
@@ -84,7 +97,10 @@ def _register_state(scope: Scope, statement: s.Assign) -> None:
     number = expressions.lower(scope, item.value)
     if not isinstance(number, Fraction) or number.denominator != 1 or number < 0:
         raise scope.fail(
-            "I803", "a state's number is a whole number, or l + 1 inside `for l in …`", item.span,
+            "I803",
+            "a state's number is a whole number, or l + 1 inside `for l in …`",
+            item.span,
+            help=f"The first state is {statement.name.name}[0] = ….",
         )
     states = scope.states.setdefault(statement.name.name, StateSet())
     if int(number) in states.explicit:
@@ -92,9 +108,19 @@ def _register_state(scope: Scope, statement: s.Assign) -> None:
             "N202",
             f"`{statement.name.name}[{number}]` is defined twice",
             statement.name.span,
-            notes=(Note(states.explicit[int(number)].span, "first here"),),
+            notes=(Note(states.explicit[int(number)].name.span, "first here"),),
+            help="Each state has one equation.",
         )
     states.explicit[int(number)] = statement
+
+
+def states_advice(base: States) -> str:
+    """How the last and the first state are written."""
+    states = base.scope.states[base.name]
+    first = f"{base.name}[{min(states.explicit, default=0)}]"
+    if states.loop is None:
+        return f"For example {first}."
+    return f"The last state is {base.name}[{states.loop.written.stop.span.text}], the first {first}."
 
 
 def state(scope: Scope, base: States, expr: s.Select) -> Value:
@@ -104,10 +130,15 @@ def state(scope: Scope, base: States, expr: s.Select) -> Value:
             "N208",
             f"`{base.name}` is a recurrence: say which state first",
             expr.span,
-            help=f"For example {base.name}[layers][seq = 0].",
+            help=f"{states_advice(base)} Then pick: {base.name}[…][{expr.span.text.partition('[')[2]}.",
         )
     if len(expr.items) > 1:
-        raise scope.fail("N208", "one number chooses a state; axes come in brackets of their own", expr.span)
+        raise scope.fail(
+            "N208",
+            "one number chooses a state",
+            expr.items[1].span,
+            help=f"Axes come in brackets of their own: {base.name}[{expr.items[0].span.text}][…].",
+        )
     states = base.scope.states[base.name]
     number = expressions.lower(scope, expr.items[0].value)
     run = states.loop
@@ -116,7 +147,9 @@ def state(scope: Scope, base: States, expr: s.Select) -> Value:
     if isinstance(number, Fraction):
         return after(base.scope, base.name, states, number, expr)
     if run is None:
-        raise scope.fail("I803", "a state of this recurrence is chosen by a whole number", expr.span)
+        raise scope.fail(
+            "I803", "a state of this recurrence is chosen by a whole number", expr.items[0].span, help=states_advice(base)
+        )
     made = expressions.tensor(scope, number, expr.items[0].value)
     _run(states.loop, scope)  # type: ignore[arg-type]
     return _read(run, base.name, made.node, scope, expr)
@@ -134,14 +167,27 @@ def _inside(scope: Scope, base: States, states: StateSet, run: LoopRun, number: 
         return explicit(base.scope, base.name, states, int(number))
     made = expressions.tensor(scope, number, expr)
     shifted = made.node if run.start == 0 else ir.apply("-", made.node, ir.const(run.start))
-    return Tensor(ir.past(run.ident, slot, first.node, shifted))
+    return _earlier(base.scope, base.name, run, made.node, ir.past(run.ident, slot, first.node, shifted))
+
+
+def _earlier(home: Scope, name: str, run: LoopRun, number: Node, recalled: Node) -> Tensor:
+    """A state by its number: those before the loop's start have equations of their own."""
+    states = home.states[name]
+    for place in sorted(states.explicit):
+        if place < run.start:
+            given = explicit(home, name, states, place)
+            recalled = ir.where(ir.apply("==", number, ir.const(place)), given.node, recalled)
+    return Tensor(recalled)
 
 
 def _this_step(run: LoopRun, name: str, states: StateSet, expr: s.Select) -> Tensor:
     assert run.body_scope is not None and states.step is not None
     key = f"{name}[next]"
     if key in run.body_scope.busy:
-        raise run.body_scope.fail("N204", f"`{expr.span.text}` needs itself", expr.span)
+        before = f"{name}[{run.written.variable.name}]"
+        raise run.body_scope.fail(
+            "N204", f"`{expr.span.text}` needs itself", expr.span, help=f"The state before is {before}."
+        )
     found = run.body_scope.values.get(key)
     if isinstance(found, Tensor):
         return found
@@ -161,7 +207,12 @@ def explicit(scope: Scope, name: str, states: StateSet, number: int) -> Tensor:
     if number not in states.values:
         key = f"{name}[{number}]"
         if key in scope.busy:
-            raise scope.fail("N204", f"`{key}` needs itself", states.explicit[number].span)
+            raise scope.fail(
+                "N204",
+                f"`{key}` needs itself",
+                states.explicit[number].name.span,
+                help="The first state comes from values outside the recurrence.",
+            )
         scope.busy.append(key)
         written = states.explicit[number]
         try:
@@ -176,11 +227,17 @@ def explicit(scope: Scope, name: str, states: StateSet, number: int) -> Tensor:
 def after(scope: Scope, name: str, states: StateSet, number: Fraction, expr: s.Select) -> Tensor:
     """x[number] once its loop is done."""
     if number.denominator != 1:
-        raise scope.fail("I802", f"{float(number):g} is no whole number, and a state's number is one", expr.span)
+        raise scope.fail(
+            "I802",
+            f"{float(number):g} is no whole number, and a state's number is one",
+            expr.items[0].span,
+            help="Round it: divide with //.",
+        )
     if int(number) in states.explicit:
         return explicit(scope, name, states, int(number))
     if states.loop is None:
-        raise scope.fail("I804", f"`{name}` has no state {number}", expr.span, help=f"It has {sorted(states.explicit)}.")
+        told = ", ".join(f"{name}[{one}]" for one in sorted(states.explicit))
+        raise scope.fail("I804", f"`{name}` has no state {number}", expr.items[0].span, help=f"It has {told}.")
     run = states.loop
     _run(run, scope)
     assert run.node is not None and run.stop is not None
@@ -190,7 +247,11 @@ def after(scope: Scope, name: str, states: StateSet, number: Fraction, expr: s.S
         return Tensor(ir.state(run.node, slot))
     if last is not None and not run.start <= number <= last:
         raise scope.fail(
-            "I804", f"`{name}` has no state {number}", expr.span, because=(f"its states are {run.start} … {last}",)
+            "I804",
+            f"`{name}` has no state {number}",
+            expr.items[0].span,
+            because=(f"its states are {run.start} … {last}",),
+            help=states_advice(States(name, scope)),
         )
     return _read(run, name, ir.const(number), scope, expr)
 
@@ -200,7 +261,7 @@ def _read(run: LoopRun, name: str, number: Node, scope: Scope, expr: s.Select) -
     slot = run.states.index(name)
     if run.stop is not None and number is run.stop:
         return Tensor(ir.state(run.node, slot))
-    return Tensor(ir.history(run.node, slot, number))
+    return _earlier(run.scope, name, run, number, ir.history(run.node, slot, number))
 
 
 # ------------------------------------------------------------------------------------------------- the loop
@@ -218,6 +279,7 @@ def _run(run: LoopRun, scope: Scope) -> None:
     home.session.loops += 1
     run.ident = home.session.loops
     body = home.child()
+    body.steps = (*home.steps, run.ident)
     body.values[run.written.variable.name] = Counter(run.ident, Fraction(1), Fraction(0))
     run.body_scope = body
     run.busy = True
@@ -247,7 +309,7 @@ def _range(scope: Scope, written: s.Loop) -> tuple[int, Node, Axis]:
     if written.start is not None:
         found = expressions.lower(scope, written.start)
         if not isinstance(found, Fraction) or found.denominator != 1 or found < 0:
-            raise scope.fail("I803", "a loop starts at a whole number", written.start.span)
+            raise scope.fail("I803", "a loop starts at a whole number", written.start.span, help="Counting starts at 0.")
         start = found
     if isinstance(written.stop, s.Name):
         axis = scope.axis(written.stop.name)
@@ -256,7 +318,18 @@ def _range(scope: Scope, written: s.Loop) -> tuple[int, Node, Axis]:
     found = expressions.lower(scope, written.stop)
     if isinstance(found, Fraction) and found.denominator == 1 and found >= 0:
         return int(start), ir.const(int(found)), Axis(f"steps{int(found)}", int(found))
-    raise scope.fail("I803", "a loop runs over an axis or up to a whole number", written.stop.span)
+    told = f"`{written.stop.span.text}` is {_kind(found)}"
+    raise scope.fail(
+        "I803",
+        "a loop runs over an axis or up to a whole number",
+        written.stop.span,
+        because=(told,),
+        help=f"Write `for {written.variable.name} in layers:`, with layers from config.",
+    )
+
+
+def _kind(value: Value) -> str:
+    return f"{float(value):g}" if isinstance(value, Fraction | float) and not isinstance(value, bool) else describe(value)
 
 
 def _first(scope: Scope, name: str, run: LoopRun) -> Tensor:
@@ -280,7 +353,12 @@ def _step(scope: Scope, body: Scope, name: str, run: LoopRun) -> Tensor:
     number = expressions.lower(body, item.value)
     if not (isinstance(number, Counter) and number.loop == run.ident and number.scale == 1 and number.offset == 1):
         variable = run.written.variable.name
-        raise scope.fail("I803", f"a step gives the next state: {name}[{variable} + 1] = …", item.span)
+        raise scope.fail(
+            "I803",
+            f"a step of this loop gives the next state, {name}[{variable} + 1]",
+            item.span,
+            help=f"Write {name}[{variable} + 1] = … {name}[{variable}] ….",
+        )
     made = _this_step(run, name, states, s.Select(states.step.span, states.step.name, (item,)))
     body.origin(made.node, states.step.span, name)
     return made
@@ -293,6 +371,8 @@ def _same_axes(scope: Scope, name: str, before: Tensor, now: Tensor, run: LoopRu
     states = scope.states[name]
     assert states.step is not None
     labels = " ".join(scope.label(a) for a in extra)
+    first = states.explicit[run.start]
+    start = wording.postfix(wording.text(first.value))
     raise scope.fail(
         "A125",
         f"`{name}` changes its axes from step to step",
@@ -301,7 +381,8 @@ def _same_axes(scope: Scope, name: str, before: Tensor, now: Tensor, run: LoopRu
             f"{name}[{run.start}] has {scope.show(before.axes)}",
             f"{name}[{run.written.variable.name} + 1] has {scope.show(now.axes)}",
         ),
-        help=f"Give the first state all axes: {name}[{run.start}] = …[→ {labels}].",
+        notes=(Note(first.span, "the first state"),),
+        help=f"Give the first state all axes: {name}[{run.start}] = {start}[→ {labels}].",
     )
 
 

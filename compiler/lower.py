@@ -7,17 +7,15 @@ An objective names its batch: its inputs' first axis owns their lengths.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fractions import Fraction
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
-from . import calls, expressions, ir
+from . import calls, expressions, ir, wording
 from .config import Config
 from .ir import Axis, Graph, Length, Node
 from .modules import Entry, Module
-from .names import parts
-from .scope import Poison, Scope, Session
-from .values import Opaque, Poisoned, Tensor, Value
+from .scope import Scope, Session
+from .values import Poisoned, Tensor
 
 BATCH = Axis("batch", Length("batch"))
 ORDINARY = ("batch", "attention_mask", "input_mask", "padding_mask", "mask_padding")
@@ -131,6 +129,8 @@ def _outputs(scope: Scope, definition: s.Definition) -> list[ir.Output]:
         node = tensor.node
         if scope.session.batch is not None and scope.session.batch not in node.axes:
             node, lifted = ir.widen(node, scope.session.batch), [scope.session.batch]
+        if definition.kind == "objective" and written is definition.outputs[0] and written.axes is None:
+            _one_number(scope, tensor, written)
         default = "loss" if definition.kind == "objective" and single else "output"
         made.append(ir.Output(name or default, node, (*lifted, *visible)))
     return made
@@ -138,7 +138,23 @@ def _outputs(scope: Scope, definition: s.Definition) -> list[ir.Output]:
 
 def _defined(scope: Scope, tensor: Tensor, written: s.Output) -> None:
     if tensor.bottom is not None:
-        raise scope.fail("M505", "a result may not be -∞ outside a relation", written.value.span)
+        raise scope.fail(
+            "M505",
+            "a result may not be -∞ outside a relation",
+            written.value.span,
+            help="Give the relation itself as the result, or what the softmax makes of it.",
+        )
+
+
+def _one_number(scope: Scope, tensor: Tensor, written: s.Output) -> None:
+    have = wording.names(scope, tensor)
+    if have:
+        raise scope.fail(
+            "A106",
+            f"a loss is one number, and this has axes [{', '.join(have)}]",
+            written.value.span,
+            help=f"Average over {' and '.join(have)}, too: mean[…, {', '.join(have)}](…).",
+        )
 
 
 def _kinds(outputs: Iterable[ir.Output]) -> dict[str, str]:
@@ -169,116 +185,10 @@ def _sources(one: Node) -> list[str]:
         here = stack.pop()
         if here.op == "input":
             found.append(str(here["name"]))
-        elif here.op in ("rename", "widen"):
-            stack.append(here.args[0])
-        elif here.op == "pick":
+        elif here.op in ("rename", "widen") or here.op == "pick":
             stack.append(here.args[0])
         elif here.op == "map" and here["fn"] == "where":
             stack.extend(here.args[1:])
         elif here.op == "map" and here["fn"] in ("+", "-") and here.kind == "unknown":
             stack.extend(here.args)
     return found
-
-
-# ----------------------------------------------------------------------------------------------------- checking
-
-
-def check_module(module: Module, config: Config, trace: bool = False) -> Session:
-    """Checks every definition of the spec's own file by itself, and every model and objective as a whole."""
-    from .lint import lint
-
-    session = Session(module, config)
-    session.trace = [] if trace else None
-    for one in lint(module, config):
-        session.diagnostics.add(one)
-    for name in module.own:
-        entry = module.entries.get(name)
-        if entry is None:
-            continue
-        if entry.definition.kind in ("model", "objective"):
-            _check_whole(entry, config, session)
-        else:
-            _check_alone(entry, config, session)
-    return session
-
-
-def _check_whole(entry: Entry, config: Config, session: Session) -> None:
-    own = Session(session.module, config, trace=session.trace)
-    try:
-        lower_entry(entry, config, own)
-    except TransformulaError as fault:
-        _merge(session, fault)
-
-
-def _merge(session: Session, fault: TransformulaError) -> None:
-    """One mistake is told once: at one place with one code, the first telling wins."""
-    seen = {(d.code, d.span.start, d.span.source.name) for d in session.diagnostics.found if d.span}
-    for one in fault.diagnostics:
-        if one.span is None or (one.code, one.span.start, one.span.source.name) not in seen:
-            session.diagnostics.add(one)
-
-
-def _check_alone(entry: Entry, config: Config, session: Session) -> None:
-    own = Session(session.module, config, trace=session.trace)
-    scope = Scope(own, config, entry.module, entry)
-    definition = entry.definition
-    try:
-        _stand_ins(scope, definition)
-        scope.take(definition.body.where)
-        for name in list(scope.equations):
-            _try(scope, name)
-        calls.results(scope, definition)
-    except Poisoned:
-        pass
-    except TransformulaError as fault:
-        _merge(session, fault)
-    if own.diagnostics.errors:
-        _merge(session, TransformulaError(own.diagnostics.errors))
-
-
-def _try(scope: Scope, name: str) -> Value | None:
-    try:
-        return scope.lookup(name)
-    except Poisoned:
-        return Poison
-
-
-def _stand_ins(scope: Scope, definition: s.Definition) -> None:
-    """Gives a definition arguments that have just the axes it declares."""
-    heads = [one.axis for one in definition.axes]
-    bracketed = any(param.axes is not None for param in definition.params or ())
-    names = [*heads, *(n for p in definition.params or () if p.axes for n in p.axes.names)]
-    for place, name in enumerate(dict.fromkeys(n.name for n in names)):
-        axis = scope.config.axis(name) or _free_axis(definition, name, place)
-        scope.axes[name], scope.labels[axis] = axis, name
-    for one in definition.axes:
-        if one.index is not None:
-            scope.values[one.index.name] = Tensor(ir.index(scope.axes[one.axis.name]))
-            scope.tables = True
-    called = {p.function.name for p in parts((definition.outputs, definition.body)) if isinstance(p, s.Call) and isinstance(p.function, s.Name)}
-    for param in definition.params or ():
-        if param.name in called:
-            scope.values[param.name] = Opaque(param.name)
-        elif param.default is not None:
-            scope.equations[param.name] = param.default
-        else:
-            own = param.axes.names if param.axes else () if bracketed else tuple(heads)
-            axes = [scope.axes[n.name] for n in own]
-            scope.values[param.name] = Tensor(ir.input_(param.name, axes, "unknown"))
-
-
-def _free_axis(definition: s.Definition, name: str, place: int) -> Axis:
-    """An axis that config does not size: a length, or a number when the text splits or merges it."""
-    for item in parts((definition.outputs, definition.body)):
-        if isinstance(item, s.RenameItem) and len(item.old) != len(item.new) and item.old:
-            if name in {n.name for n in (*item.old, *item.new)}:
-                return Axis(name, 5040 * (place + 1))
-    return Axis(name, Length(name))
-
-
-def effective(config: Config) -> dict[str, object]:
-    """The config as it is used, for people."""
-    return config.effective()
-
-
-_ = Fraction

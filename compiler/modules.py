@@ -60,6 +60,8 @@ class Module:
     imported: dict[str, Span] = field(default_factory=dict)
     model_types: tuple[str, ...] = ()
     base: Module | None = None
+    removed: dict[str, Span] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)  # names whose import failed: told once, at the import
 
     def of_kind(self, *kinds: str) -> list[Entry]:
         """The definitions of some kinds, in the order of the file."""
@@ -96,13 +98,13 @@ def read_file(path: Path) -> Source:
         what = "is a folder" if path.is_dir() else "does not exist"
         names = [name for name in shipped() if not name.startswith("lib/")]
         advice = did_you_mean(str(path), names) or f"Shipped specs: {', '.join(sorted(names))}."
-        raise error("P310", f"no spec here: {path} {what}", help=advice)
+        raise error("S410", f"no spec here: {path} {what}", help=advice)
     if path.stat().st_size > MAX_BYTES:
-        raise error("P311", f"{path} is larger than {MAX_BYTES // 1_000_000} MB: that is no spec")
+        raise error("S411", f"{path} is larger than {MAX_BYTES // 1_000_000} MB: that is no spec")
     try:
         return Source(str(path), path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as fault:
-        raise error("P312", f"{path} is not a text in UTF-8 (byte {fault.start} is not): that is no spec") from None
+        raise error("S412", f"{path} is not a text in UTF-8 (byte {fault.start} is not): that is no spec") from None
 
 
 class Loader:
@@ -118,9 +120,9 @@ class Loader:
         """The module of a source, with everything that it imports and extends."""
         file = parse(source.text, source.name)
         name = file.name.name if file.name else source.name
-        self.busy.append(name)
+        self.busy.append(Path(source.name).stem)
         if len(self.busy) > MAX_DEPTH:
-            raise error("P313", f"files import each other more than {MAX_DEPTH} deep: {' → '.join(self.busy)}")
+            raise error("S413", f"files import each other more than {MAX_DEPTH} deep: {' → '.join(self.busy)}")
         module = Module(name, file, model_types=file.model_types)
         if file.extends is not None:
             self._inherit(module, self.module(file.extends))
@@ -132,7 +134,13 @@ class Loader:
         """The module that an `import` or `extends` names: beside the user's file first, then shipped."""
         key = name.name
         if key in self.busy:
-            raise error("N210", f"`{key}` imports itself: {' → '.join([*self.busy, key])}", name.span)
+            ring = self.busy[self.busy.index(key) :]
+            raise error(
+                "N210",
+                f"`{key}` needs itself: {' → '.join([*ring, key])}",
+                name.span,
+                help="Move what both need into a file of its own, and import that from both.",
+            )
         if key not in self.found:
             self.found[key] = self.load(self._source(name))
         return self.found[key]
@@ -147,7 +155,14 @@ class Loader:
                 text = resources.files("transformula.specs").joinpath(known[key]).read_text("utf-8")
                 return Source(f"{key}.formula", text)
         advice = did_you_mean(name.name, [k.removeprefix("lib/") for k in known])
-        raise error("N211", f"there is no file `{name.name}.formula`", name.span, help=advice or "Shipped: " + ", ".join(known))
+        files = ", ".join(sorted(k.removeprefix("lib/") for k in known))
+        raise error(
+            "N211",
+            f"there is no file `{name.name}.formula`",
+            name.span,
+            because=("a file is looked for beside this one, then among the shipped ones",),
+            help=advice or f"Shipped are {files}.",
+        )
 
     def _inherit(self, module: Module, base: Module) -> None:
         module.base = base
@@ -214,12 +229,19 @@ class Loader:
         seen[name.name] = name.span
 
     def _import(self, module: Module, item: s.Import, seen: dict[str, Span]) -> None:
-        other = self.module(item.module)
+        try:
+            other = self.module(item.module)
+        except TransformulaError:
+            module.broken |= {name.name for name in item.names}
+            raise
         for name in item.names:
             self._once(seen, name)
             if name.name not in other.entries:
+                module.broken.add(name.name)
                 advice = did_you_mean(name.name, other.entries) or f"It has {', '.join(other.entries)}."
-                raise error("N206", f"`{item.module.name}` has no `{name.name}`", name.span, help=advice)
+                told = Diagnostic("N206", f"`{item.module.name}` has no `{name.name}`", name.span, help=advice)
+                self.diagnostics.add(told)
+                continue
             module.entries[name.name] = other.entries[name.name]
             module.imported[name.name] = name.span
 
@@ -227,6 +249,9 @@ class Loader:
         old = module.entries.get(item.name.name)
         if old is None or module.base is None:
             advice = did_you_mean(item.name.name, module.entries)
+            if module.base is None:
+                advice = "Only a spec that `extends` another one changes something."
+            advice = advice or f"It has {', '.join(module.entries)}."
             raise error("X902", f"there is no `{item.name.name}` to change", item.name.span, help=advice)
         module.entries[item.name.name] = Entry(changed(old.definition, item), module)
         if item.name.name not in module.own:
@@ -238,8 +263,12 @@ class Loader:
             hit = [table for table in tables if name.name in table]
             maps = [one for one in module.checkpoints if one.model and one.model.name == name.name]
             if not hit and not maps:
-                advice = did_you_mean(name.name, [*module.entries, *module.uses, *module.options])
+                known = [*module.entries, *module.uses, *module.options]
+                advice = did_you_mean(name.name, known) or f"It has {', '.join(known)}."
+                if module.base is None:
+                    advice = "Only a spec that `extends` another one removes something."
                 raise error("X903", f"there is no `{name.name}` to remove", name.span, help=advice)
+            module.removed[name.name] = name.span
             for table in hit:
                 del table[name.name]
             module.checkpoints = [one for one in module.checkpoints if one not in maps]
@@ -258,9 +287,8 @@ def changed(old: s.Definition, change: s.Change) -> s.Definition:
     known = {n for st in where for n in statement_names(st)} | {n.name for d in (*weights, *uses) for n in d.names}
     for name in change.body.removes:
         if name.name not in known:
-            raise error(
-                "X904", f"`{old.name.name}` has no `{name.name}` to remove", name.span, help=did_you_mean(name.name, known)
-            )
+            advice = did_you_mean(name.name, known) or f"It has {', '.join(sorted(known))}."
+            raise error("X904", f"`{old.name.name}` has no `{name.name}` to remove", name.span, help=advice)
     gone = {name.name for name in change.body.removes}
     where = [st for st in where if not statement_names(st) <= gone or not statement_names(st)]
     outputs = old.outputs

@@ -39,8 +39,10 @@ def mentioned(definition: s.Definition) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def renames(definition: s.Definition) -> tuple[s.RenameItem, ...]:
-    """The renames [a → b] of a definition's text."""
-    return tuple(one for one in parts((definition.outputs, definition.body)) if isinstance(one, s.RenameItem))
+    """The renames [a → b] of a definition's text; [u; v][a → b] makes an axis of another size and is none."""
+    found = tuple(parts((definition.outputs, definition.body)))
+    joins = [one.items[0] for one in found if isinstance(one, s.Select) and isinstance(one.base, s.Concat)]
+    return tuple(one for one in found if isinstance(one, s.RenameItem) and not any(one is join for join in joins))
 
 
 @lru_cache(maxsize=4096)

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 Kinds = tuple[str, ...]
 
 
@@ -46,11 +44,23 @@ class Function:
     takes: str = "number"
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
+class _Numpy:
+    """NumPy's functions by name, imported when one is first called: to check a spec takes no arrays."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def meaning(*args: Any) -> Any:
+            import numpy
+
+            return getattr(numpy, name)(*args)
+
+        return meaning
+
+
+np = _Numpy()
 
 
 def _exact_erf(x: Any) -> Any:
-    return _erf(np.asarray(x, float)).astype(float) if np.ndim(x) else np.float64(math.erf(x))
+    return np.frompyfunc(math.erf, 1, 1)(np.asarray(x, float)).astype(float) if np.ndim(x) else np.float64(math.erf(x))
 
 
 def _power(x: Any, y: Any) -> Any:

@@ -109,8 +109,9 @@ class _Places:
         mask = np.asarray(mask, bool)
         self.shape = mask.shape
         any_ = mask.any(axis=1)
-        first = np.where(any_, mask.argmax(axis=1), 0)
-        last = np.where(any_, mask.shape[1] - mask[:, ::-1].argmax(axis=1), 0)
+        some = mask if mask.shape[1] else np.zeros((len(mask), 1), bool)
+        first = np.where(any_, some.argmax(axis=1), 0)
+        last = np.where(any_, mask.shape[1] - some[:, ::-1].argmax(axis=1), 0)
         self.count = last - first
         self.width = int(self.count.max(initial=0))
         self.index = first[:, None] + np.arange(self.width)[None, :]

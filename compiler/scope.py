@@ -7,13 +7,14 @@ fresh axis is needed).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
-from ..grammar.diagnostics import Diagnostic, Diagnostics, Note, Span, TransformulaError, similar
+from ..grammar.diagnostics import Diagnostic, Diagnostics, Note, Span, TransformulaError, error, similar
 from . import builtins, instances, ir, loops
 from .config import Config
 from .ir import Axis, Node, Origin
@@ -23,6 +24,28 @@ from .values import Counter, Formula, Poisoned, Record, States, Static, Tensor, 
 
 if TYPE_CHECKING:
     from .ir import Weight
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A call that is being worked on: its name in the text, its arguments, and who is called."""
+
+    span: Span
+    args: Mapping[str, Span]
+    definition: s.Definition
+
+    def at_fault(self, inside: Span) -> Note:
+        """The argument through which a mistake at `inside` is reached, else the call."""
+        words = set(re.findall(r"[^\W\d][\w']*", inside.text))
+        where = {st.name.name: st for st in self.definition.body.where if isinstance(st, s.Assign)}
+        waiting = list(words)
+        while waiting:
+            equation = where.get(waiting.pop())
+            more = {one.name for one in names_in(equation.value)} - words if equation is not None else set()
+            words |= more
+            waiting += more
+        hits = [span for name, span in self.args.items() if name in words]
+        return Note(hits[0] if len(hits) == 1 else self.span, self.definition.name.name)
 
 
 @dataclass(eq=False)
@@ -37,7 +60,7 @@ class Session:
     batch: Axis | None = None
     loops: int = 0
     fresh: int = 0
-    depth: int = 0
+    calls: list[Callee] = field(default_factory=list)
     top: Scope | None = None
     trace: list[tuple[s.Expr, Value, Scope]] | None = None
 
@@ -69,16 +92,22 @@ class Scope:
     tables: bool = False  # whether an elementwise operation may make a table here (its axes are declared)
     guarded: bool = False  # whether a condition guards picks here
     busy: list[str] = field(default_factory=list)
+    site: str = ""  # the calls that lead here, so that each draws anew
+    steps: tuple[int, ...] = ()  # the loops around: a draw is new at each step
 
     # -------------------------------------------------------------------------------------------------- errors
 
     def fail(self, code: str, message: str, span: Span | None, **more: object) -> TransformulaError:
         """The error to raise."""
-        return TransformulaError(Diagnostic(code, message, span, **more))  # type: ignore[arg-type]
+        via: list[Note] = []
+        for callee in reversed(self.session.calls if span is not None else []):
+            via.append(callee.at_fault(via[-1].span if via else span))  # type: ignore[arg-type]
+        return TransformulaError(Diagnostic(code, message, span, via=tuple(via), **more))  # type: ignore[arg-type]
 
     def told(self, tensor: Tensor, expr: s.Node | None = None) -> str:
         """`K : [key, dk]`, for messages."""
-        return f"`{_short(expr)}` : {self.show(tensor.axes)}" if expr is not None else self.show(tensor.axes)
+        shown = self.show(tensor.axes)
+        return f"`{_short(expr)}` has {shown if shown != '[]' else 'no axes'}" if expr is not None else shown
 
     def show(self, axes: Iterable[Axis]) -> str:
         """Visible axes by their names here."""
@@ -91,7 +120,7 @@ class Scope:
             return ()
         if but is not None and origin.span.source == but.source and origin.span.line == but.line:
             return ()
-        return (Note(origin.span, f"{origin.name} : {self.show(tensor.axes)}"),)
+        return (Note(origin.span, f"{origin.name} comes from here"),)
 
     def child(self, tables: bool | None = None, guarded: bool | None = None) -> Scope:
         """A scope inside this one: own names first, then this one's."""
@@ -106,6 +135,8 @@ class Scope:
             outer=self.outer,
             tables=self.tables if tables is None else tables,
             guarded=self.guarded if guarded is None else guarded,
+            site=self.site,
+            steps=self.steps,
         )
 
     def root(self) -> Scope:
@@ -176,9 +207,9 @@ class Scope:
         known = self.known_axes()
         raise self.fail(
             "A110",
-            f"`{name.name}` is no axis that is known here",
+            f"no axis `{name.name}` is known here",
             name.span,
-            because=(f"Known axes: {', '.join(known)}.",) if known else (),
+            because=(f"the axes here are {', '.join(known)}",) if known else (),
             help=self.suggest(name.name, known) or f"Declare it in a parameter's brackets, like x[{name.name}].",
         )
 
@@ -241,7 +272,7 @@ class Scope:
         axis = self._renamed_axis(name)
         if axis is not None:
             return self.length(axis)
-        return builtins.value(name)
+        return Poison if name in self.module.broken else builtins.value(name)
 
     def length(self, axis: Axis) -> Value:
         """The size of an axis as a number."""
@@ -256,8 +287,17 @@ class Scope:
             return found
         known = self.known()
         raise self.fail(
-            "N201", f"unknown name `{name.name}`", name.span, help=self._advice(name.name, known)
+            "N201",
+            f"unknown name `{name.name}`",
+            name.span,
+            notes=self.removed(name.name),
+            help=self._advice(name.name, known),
         )
+
+    def removed(self, name: str) -> tuple[Note, ...]:
+        """Where a spec that extends another one took the name away."""
+        place = self.session.module.removed.get(name)
+        return (Note(place, "removed here"),) if place else ()
 
     def _advice(self, name: str, known: list[str]) -> str:
         near = self.suggest(name, known)
@@ -269,8 +309,9 @@ class Scope:
         if other is not None:
             module, found = other
             text = f"{module}.formula defines {found}; import it:  from {module} import {found}"
-            return text if module != self.module.name else ""
-        return ""
+            if module != self.module.name:
+                return text
+        return "Declare it: as a parameter, in a `where`, under `weights`, or in config."
 
     def known(self) -> list[str]:
         """Every name that means something here."""
@@ -346,13 +387,13 @@ class Scope:
 
     def _circle(self, name: str) -> TransformulaError:
         round_ = [*self.busy[self.busy.index(name) :], name]
-        equation = self.equations[name]
-        span = equation.name.span if isinstance(equation, s.Assign) else equation.span
-        steps = [f"`{a}` needs `{b}`" for a, b in zip(round_, round_[1:], strict=False)]
+        steps = [f"`{a}` needs {f'`{b}`' if a != b else 'itself'}" for a, b in zip(round_, round_[1:], strict=False)]
+        places = [_needs(self.equations[a], b) for a, b in zip(round_, round_[1:], strict=False)]
         return self.fail(
             "N204",
-            " and ".join(steps),
-            span,
+            " and ".join(steps) if len(steps) < 5 else f"{steps[0]}, and so on round to `{name}`",
+            places[0],
+            notes=tuple(Note(place, step.replace("`", "")) for place, step in zip(places[1:4], steps[1:4], strict=True)),
             help="A definition may not go in a circle. If this is a step repeated over layers, index it: "
             f"{name}[l + 1] = f({name}[l]).",
         )
@@ -364,7 +405,8 @@ class Scope:
             return found
         known = [*self.values, *self.equations, *self.states]
         kind = self.entry.name if self.entry else "this"
-        raise self.fail("N207", f"{kind} has no part `{name}`", span, help=self.suggest(name, known))
+        advice = self.suggest(name, known) or (f"Its parts are {', '.join(known)}." if known else "")
+        raise self.fail("N207", f"`{kind}` has no part `{name}`", span, help=advice)
 
     def origin(self, node: Node, span: Span, name: str) -> None:
         """Remembers where a node comes from (the first place wins; a named one wins over an unnamed one)."""
@@ -372,6 +414,12 @@ class Scope:
         if old is None or (name and not old.name):
             block = self.entry.name if self.entry else ""
             self.session.origins[node] = Origin(span, self.path.rstrip("."), name, block)
+
+
+def _needs(equation: s.Assign | s.Expr, name: str) -> Span:
+    """Where an equation reads a name."""
+    value = equation.value if isinstance(equation, s.Assign) else equation
+    return next((one.span for one in names_in(value) if one.name == name), equation.span)
 
 
 class _Poison:
@@ -384,9 +432,18 @@ Poison: Value = _Poison()  # type: ignore[assignment]
 def _local_entry(statement: s.Assign, scope: Scope) -> Entry:
     span = statement.span
     output = s.Output(span, None, None, statement.value)
-    axes = tuple(one for one in statement.brackets if isinstance(one, s.AxisParam))
+    axes = tuple(_head_axis(one) for one in statement.brackets)
     definition = s.Definition(span, "formula", statement.name, axes, statement.params, (output,), s.Body(span))
     return Entry(definition, scope.module)
+
+
+def _head_axis(item: s.Item | s.AxisParam) -> s.AxisParam:
+    """An axis in the head of a local function: f[j](x) or f[i: j](x)."""
+    if isinstance(item, s.AxisParam):
+        return item
+    if isinstance(item, s.PlainItem) and isinstance(item.value, s.Name):
+        return s.AxisParam(item.span, item.value)
+    raise error("A119", "an axis is expected here", item.span)
 
 
 def _short(expr: s.Node | None) -> str:

@@ -72,7 +72,8 @@ class Diagnostic:
 
     `code` names the kind (A axes, N names, P grammar, C config, K checkpoint, S structure, U instances, X overrides,
     I indices, M masks, D draws, R run time); `label` stands under the caret; `notes` are further places; `because`
-    are facts, one a line; `help` is the advice.
+    are facts, one a line; `help` is the advice. `via` are the calls through which a mistake inside a definition is
+    reached, innermost first: the argument at fault and the definition that it is given to.
     """
 
     code: str
@@ -83,6 +84,7 @@ class Diagnostic:
     because: tuple[str, ...] = ()
     help: str = ""
     severity: str = "error"
+    via: tuple[Note, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return "\n".join(_draw(self))
@@ -141,8 +143,9 @@ def similar(name: str, known: Iterable[str], count: int = 1) -> list[str]:
     folded = _fold(name)
     same = [other for other in known if _fold(other) == folded]
     close = difflib.get_close_matches(name, known, n=count, cutoff=0.7)
+    slips = [other for other in known if len(name) == len(other) > 2 and sum(map(str.__ne__, name, other)) == 1]
     starts = [other for other in known if len(folded) > 2 and _fold(other).startswith(folded)]
-    return list(dict.fromkeys([*same, *close, *starts]))[:count]
+    return list(dict.fromkeys([*same, *close, *slips, *starts]))[:count]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

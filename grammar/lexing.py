@@ -1,8 +1,8 @@
 """Characters -> tokens -> logical lines with _NL, _INDENT and _DEDENT between them.
 
-Lines continue inside brackets, after a comma at their end, and after `=` at their end (unless printed cases follow).
-A block that hangs on its word (`where a = …`) begins at the column of its first token. Words such as `where` or `model`
-are keywords only at the start of a line and in front of another word; everywhere else they are names.
+Lines continue inside brackets, after a comma at their end, and after `=` at their end (unless printed cases
+follow). A block that hangs on its word (`where a = …`) begins at the column of its first token. Words such as
+`where` or `model` are keywords only at the start of a line and in front of another word; elsewhere they name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,19 @@ MAX_BLOCKS = 50
 
 RESERVED = {"if", "else", "and", "or", "not", "for", "in", "as"}
 SECTIONS = ("where", "weights", "uses", "remove")
-ITEMS = ("spec", "from", "config", "choice", "axes", "block", "model", "objective", "change", "tie", "checkpoint")
+ITEMS = (
+    "spec",
+    "from",
+    "config",
+    "choice",
+    "axes",
+    "block",
+    "model",
+    "objective",
+    "change",
+    "tie",
+    "checkpoint",
+)
 OPEN_BLOCKS = {"where", "weights", "uses", "config"}  # they may hang: the block begins on their own line
 LINE_WORDS = {*SECTIONS, *ITEMS, "skip"}
 MIDDLE_WORDS = {"extends", "import", "of", "from", "otherwise"}
@@ -64,7 +76,7 @@ class Line:
 
 @dataclass
 class Level:
-    """An open block: its column; `floor` is that of the word on which it hangs, until its second line is seen."""
+    """An open block: its column; `floor` is that of the word on which it hangs, until its second line."""
 
     column: int
     floor: int | None = None
@@ -73,8 +85,14 @@ class Level:
 
 def scanner(terminals: Iterable[tuple[str, str, bool]]) -> re.Pattern[str]:
     """One pattern for all terminals that are not words (those are names until the context says otherwise)."""
-    groups = [f"(?P<{name}>{pattern})" for name, pattern, _ in terminals if not re.fullmatch("[a-z]+", pattern) and name[:2] != "__"]
-    return re.compile("|".join([*groups, r"(?P<SPACE>[ \t]+)", r"(?P<COMMENT>#[^\n]*)", r"(?P<NEWLINE>\r?\n)"]))
+    groups = [
+        f"(?P<{name}>{pattern})"
+        for name, pattern, _ in terminals
+        if not re.fullmatch("[a-z]+", pattern) and name[:2] != "__"
+    ]
+    return re.compile(
+        "|".join([*groups, r"(?P<SPACE>[ \t]+)", r"(?P<COMMENT>#[^\n]*)", r"(?P<NEWLINE>\r?\n)"])
+    )
 
 
 def scan(source: Source, pattern: re.Pattern[str]) -> Iterator[Token]:
@@ -108,12 +126,14 @@ def normal(name: str) -> str:
     """The one spelling of a name: composed letters, upright mathematical ones, μ for µ, ε for ϵ, ' for ′."""
     if name.isascii():
         return name
-    plain = "".join(unicodedata.normalize("NFKC", c) if "\U0001d400" <= c <= "\U0001d7ff" else c for c in name)
+    plain = "".join(
+        unicodedata.normalize("NFKC", c) if "\U0001d400" <= c <= "\U0001d7ff" else c for c in name
+    )
     return unicodedata.normalize("NFC", plain).translate(TWINS)
 
 
 def _bad_end(text: str, at: int) -> int:
-    """End of a piece that is no token: the rest of the line for an open text, a LaTeX command, or one character."""
+    """End of a piece that is no token: an open text to its line's end, a LaTeX command, or a character."""
     if text[at] == '"':
         return next((i for i in range(at, len(text)) if text[i] == "\n"), len(text))
     if text[at] == "\\":
@@ -146,6 +166,8 @@ def starts_with_word(tokens: list[Token]) -> bool:
     if len(tokens) == 1:
         return True
     second = tokens[1]
+    if first.text == "where" and second.kind == "IF":  # no value is meant
+        return True
     if first.text == "skip":
         return second.kind in ("STRING", "BAD")
     return (second.kind == "NAME" and second.text != "otherwise") or (
@@ -175,7 +197,7 @@ class Layout:
         return self.queue.popleft()
 
     def drop(self, wrong: Token, again: bool) -> None:
-        """Leaves the rest of the line of a wrong token and all that is deeper; `again`: reads that line anew."""
+        """Leaves the rest of a wrong token's line and all that is deeper; `again`: reads that line anew."""
         for token in (wrong, *self.queue):
             if token.kind == "_INDENT":
                 self.levels.pop()
@@ -218,7 +240,6 @@ class Layout:
 
     def _indentation(self, line: Line, word: bool) -> None:
         first = line.tokens[0]
-        self._check_margin(line)
         top = self.levels[-1]
         if top.floor is not None:
             if top.floor < line.indent < top.column:
@@ -228,7 +249,9 @@ class Layout:
         while line.indent < self.levels[-1].column or (word and self.levels[-1].cases):
             self.levels.pop()
             self.queue.append(Token("_DEDENT", "", first.start, first.start))
-        if line.indent > self.levels[-1].column:
+        if self._mixed(line):
+            self.queue.append(Token("BAD", line.margin, line.start, first.start, "tabs"))
+        elif line.indent > self.levels[-1].column:
             if len(self.levels) < before and not top.cases:
                 self.queue.append(Token("BAD", "", first.start, first.end, "dedent"))
             elif len(self.levels) > MAX_BLOCKS:
@@ -237,11 +260,12 @@ class Layout:
                 self.levels.append(Level(line.indent, cases=self.cases))
                 self.queue.append(Token("_INDENT", "", first.start, first.start))
 
-    def _check_margin(self, line: Line) -> None:
-        if line.margin:
-            self.margin = self.margin or line.margin[0]
-            if set(line.margin) != {self.margin}:
-                self.queue.append(Token("BAD", line.margin, line.start, line.start + line.indent, "tabs"))
+    def _mixed(self, line: Line) -> bool:
+        """Tabs where the file began with spaces, or the other way round?"""
+        if not line.margin:
+            return False
+        self.margin = self.margin or line.margin[0]
+        return set(line.margin) != {self.margin}
 
     def _rest(self, line: Line, tokens: list[Token]) -> None:
         """Queues the tokens up to the end of the logical line."""

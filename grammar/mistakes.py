@@ -1,19 +1,19 @@
 """What is wrong with a text, in words: one small rule per mistake, the first that applies speaks.
 
-Each rule looks at the place where the parser stopped (`Place`) and returns a `Diagnostic` or None. No message names a
+Each rule looks at the `Place` where the parser stopped and returns a `Diagnostic` or None. No message names a
 terminal, a state or a rule of the grammar. The last resort lists what the parser would have taken, in words.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .diagnostics import Diagnostic, Note, Span, did_you_mean, similar
-from .lexing import ITEMS, LINE_WORDS, MAX_BLOCKS, MAX_BRACKETS, OPEN, RESERVED, SECTIONS, Token
-from .words import ADVICE, FOREIGN, OPERATORS, STARTS, expected, latex, name_of, word
+from .diagnostics import Diagnostic, Note, did_you_mean
+from .lexing import LINE_WORDS, OPEN, RESERVED, Token
+from .misread import bad, foreign, in_body, indented, lambda_, misplaced_section, not_indented, numbers, signs
+from .place import Place
+from .words import FORMS, OPERATORS, STARTS, expected
 
 if TYPE_CHECKING:
     from .parser import Parser
@@ -23,77 +23,6 @@ LAYOUT = ("_NL", "_INDENT", "_DEDENT", "$END")
 ENDS = {"_NL", "_DEDENT", "$END", "RPAR", "RSQB", "COMMA", "SEMICOLON", "ELSE", "OTHERWISE"}
 OPERANDS = {"NAME", "NUMBER", "RPAR", "RSQB", "SUPERSCRIPT", "TRANSPOSED", "INFINITY", "STRING"}
 WORDS = {*RESERVED, "inf"}
-BLOCK_WORDS = {"WHERE": "equations", "WEIGHTS": "weights", "USES": "parts", "CONFIG": "options"}
-
-
-@dataclass
-class Place:
-    """Where the parser stopped."""
-
-    parser: Parser
-    token: Token
-    line: list[Token] = field(init=False)
-    rest: list[Token] = field(init=False)
-    opened: list[Token] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.line = self.parser.line
-        self.rest = list(self.parser.layout.queue)
-        self.opened = []
-        for token in self.line:
-            if token.kind in OPEN:
-                self.opened.append(token)
-            elif token.kind in CLOSERS and self.opened:
-                self.opened.pop()
-
-    @property
-    def previous(self) -> Token:
-        """The token before, on this logical line; an empty one at its start."""
-        return self.line[-1] if self.line else Token("", "", self.token.start, self.token.start)
-
-    @property
-    def following(self) -> Token:
-        """The token after."""
-        return self.rest[0] if self.rest else Token("$END", "", self.token.end, self.token.end)
-
-    @property
-    def first(self) -> Token:
-        """The first token of the logical line."""
-        return self.line[0] if self.line else self.token
-
-    @property
-    def adjacent(self) -> bool:
-        """No space between the token before and this one?"""
-        return bool(self.line) and self.previous.end == self.token.start
-
-    @property
-    def shown(self) -> str:
-        """The token, quoted as it stands in the text."""
-        if self.token.kind in ("_NL", "$END"):
-            return "the end of the line"
-        return f"`{self.text(self.token)}`"
-
-    def text(self, *tokens: Token) -> str:
-        """The text from the first to the last of some tokens."""
-        return self.parser.source.text[tokens[0].start : tokens[-1].end]
-
-    def accepts(self, *kinds: str) -> bool:
-        """Would any of these be taken here?"""
-        return any(map(self.parser.accepts, kinds))
-
-    def span(self, *tokens: Token) -> Span:
-        """From the first to the last of some tokens; the one where the parser stopped if there are none."""
-        first, last = (tokens[0], tokens[-1]) if tokens else (self.token, self.token)
-        start, end = first.start, last.end
-        if start == end and first.kind in ("_NL", "$END"):
-            end += 1
-        return Span(self.parser.source, start, end)
-
-    def begins_line(self, token: Token) -> bool:
-        """Is it the first of a line of the file?"""
-        text = self.parser.source.text
-        return not text[text.rfind("\n", 0, token.start) + 1 : token.start].strip()
-
 
 Rule = Callable[[Place], "Diagnostic | None"]
 
@@ -112,182 +41,19 @@ def fallback(at: Place) -> Diagnostic:
     """`x` cannot stand here: expected …"""
     wanted = {kind for kind in at.parser.kinds() if at.accepts(kind)}
     after = f" after `{at.text(at.previous)}`" if at.line else ""
-    return Diagnostic("P313", f"{at.shown} cannot stand here{after}", at.span(), f"expected: {expected(wanted)}")
+    early = at.token.kind in ("_NL", "$END")
+    message = f"the line ends too early{after}" if early else f"{at.shown} cannot stand here{after}"
+    return Diagnostic("P313", message, at.span(), f"expected: {expected(wanted)}", help=_form(at))
 
 
-# ------------------------------------------------------------------------------------- characters and lines
+def _form(at: Place) -> str:
+    """How a line of this kind looks."""
+    heads = at.parser.heads
+    form = FORMS.get(at.first.kind) or (FORMS.get(heads[-1]) if heads else "")
+    return f"the form is {form}" if form else ""
 
 
-def bad(at: Place) -> Diagnostic | None:
-    """Whatever the lexer could not read."""
-    return BAD[at.token.problem](at) if at.token.kind == "BAD" else None
-
-
-def _string(at: Place) -> Diagnostic:
-    return Diagnostic("P308", "this text is not closed", at.span(), 'no `"` on this line', help='end it with `"`')
-
-
-def _character(at: Place) -> Diagnostic:
-    text = at.token.text
-    if text.startswith("\\"):
-        plain = latex(text[1:])
-        advice = f"write {plain}" if plain else "write the formula in plain characters: a / b, √x, x², W_Q, α"
-        return Diagnostic("P306", f"LaTeX is what we print, not what we read: `{text}`", at.span(), help=advice)
-    if unicodedata.category(text) in ("Zs", "Cf", "Zl", "Zp"):
-        name = name_of(text)
-        return Diagnostic("P306", f"an invisible character: {name}", at.span(), help="write an ordinary space or none")
-    if unicodedata.combining(text):
-        return _combining(at)
-    shown = f"`{text}`, {name_of(text)}," if text.isprintable() else name_of(text)
-    near = ADVICE.get(text, "")
-    doubled = " " if text != "&" else " "
-    return Diagnostic("P306", f"{shown}{doubled}has no meaning here", at.span(), help=near)
-
-
-def _combining(at: Place) -> Diagnostic:
-    marks = [c for c in unicodedata.normalize("NFC", at.token.text) if unicodedata.combining(c)]
-    base = "".join(c for c in at.token.text if not unicodedata.combining(c))
-    suffix = {"CIRCUMFLEX ACCENT": "hat", "TILDE": "tilde", "MACRON": "bar", "OVERLINE": "bar"}
-    name = unicodedata.name(marks[0]).removeprefix("COMBINING ")
-    return Diagnostic(
-        "P306",
-        f"`{at.token.text}` carries a combining mark, {name_of(marks[0])}",
-        at.span(),
-        "names have letters, digits, underscores and primes",
-        help=f"write {base or 'x'}_{suffix.get(name, 'mark')}",
-    )
-
-
-def _tabs(at: Place) -> Diagnostic:
-    used = "tabs" if at.parser.layout.margin == "\t" else "spaces"
-    message = "tabs and spaces are mixed in the indentation"
-    return Diagnostic("P305", message, at.span(), f"the file began with {used}", help="indent with spaces only")
-
-
-def _dedent(at: Place) -> Diagnostic:
-    levels = [level.column for level in at.parser.layout.levels]
-    wanted = " or ".join(str(column + 1) for column in levels)
-    return Diagnostic(
-        "P305",
-        "this line is in line with nothing above it",
-        at.span(),
-        f"blocks begin in column {wanted}",
-        help="align it with the block that it belongs to",
-    )
-
-
-def _blocks(at: Place) -> Diagnostic:
-    return Diagnostic("P316", f"blocks stand more than {MAX_BLOCKS} deep", at.span())
-
-
-def _brackets(at: Place) -> Diagnostic:
-    message = f"brackets are nested more than {MAX_BRACKETS} deep"
-    return Diagnostic("P316", message, at.span(), help="give the inner parts names in a `where`")
-
-
-def _open(at: Place) -> Diagnostic:
-    bracket = at.token
-    span = at.span(bracket)
-    return Diagnostic(
-        "P303",
-        f"the line ends while `{bracket.text}` from column {span.column} is open",
-        span,
-        "opened here",
-        help="close it, or go on: lines that continue inside brackets are indented more than the first one",
-    )
-
-
-BAD: dict[str, Callable[[Place], Diagnostic]] = {
-    "string": _string,
-    "character": _character,
-    "combining": _combining,
-    "tabs": _tabs,
-    "dedent": _dedent,
-    "blocks": _blocks,
-    "brackets": _brackets,
-    "open": _open,
-}
-
-
-# ---------------------------------------------------------------------------------------------- indentation
-
-
-def indented(at: Place) -> Diagnostic | None:
-    """A line deeper than the one above for no reason."""
-    if at.token.kind != "_INDENT":
-        return None
-    first = at.rest[0]
-    if first.kind in OPERATORS:
-        return _continued(at, first)
-    return Diagnostic(
-        "P305",
-        "this line is indented, but nothing above it opens a block",
-        at.span(first),
-        help="align it with the line above; a long right side goes on inside brackets, or after `=` or `,`",
-    )
-
-
-def _continued(at: Place, first: Token) -> Diagnostic:
-    return Diagnostic(
-        "P303",
-        "a formula goes on in the next line inside brackets only",
-        at.span(first),
-        help="put the whole right side in ( … ), or begin it on the line after the `=`",
-    )
-
-
-def not_indented(at: Place) -> Diagnostic | None:
-    """Nothing under a word or a head that needs lines of its own."""
-    last = at.parser.last
-    if last is None or not at.accepts("_INDENT") or at.accepts("NAME", "$END", "_DEDENT", "WHERE"):
-        return None
-    if last.kind == "COLON" and not at.line:
-        help, what = "write the equations of a step on the next lines, indented: x[l + 1] = …", "`for … :`"
-    elif last.kind == "ASSIGN" and not at.line:
-        help, what = "write the right side, on this line or indented on the next", "`=`"
-    else:
-        help, what = f"write {BLOCK_WORDS.get(last.kind, 'lines')} on this line or indented on the next", word(last.kind)
-    return Diagnostic("P305", f"nothing stands under {what}", at.span(last), help=help)
-
-
-def in_body(at: Place) -> Diagnostic | None:
-    """A line under a head that begins with none of the section words."""
-    if not at.parser.fresh or not at.accepts("WHERE") or at.accepts("NAME"):
-        return None
-    token = at.token
-    if token.kind in OPERATORS:
-        return _continued(at, token)
-    if token.kind != "NAME":
-        return None
-    near = similar(token.text, SECTIONS)
-    if near and at.following.kind not in ("ASSIGN", "LSQB"):
-        return Diagnostic("P311", f"`{token.text}` begins no section", at.span(), help=f"Did you mean {near[0]}?")
-    names = ", ".join(SECTIONS[:-1]) + f" or {SECTIONS[-1]}"
-    shape = {"ASSIGN": "where", "COLON": "uses", "LSQB": "where", "COMMA": "weights"}.get(at.following.kind, "where")
-    if shape == "uses" and len(at.rest) > 1 and at.rest[1].kind == "LSQB":
-        shape = "weights"
-    return Diagnostic("P311", f"a line under a head begins with {names}", at.span(), help=f"write `{shape}` in front")
-
-
-def misplaced_section(at: Place) -> Diagnostic | None:
-    """`where` at the left margin, or inside another section."""
-    token = at.token
-    if at.line or token.text not in LINE_WORDS or token.kind == "NAME":
-        return None
-    if token.kind == "SPEC":
-        return Diagnostic("P311", "`spec` stands once, at the top of the file", at.span())
-    if token.text in SECTIONS:
-        help = "indent it under the definition that it belongs to"
-        if at.parser.depth > 1:
-            help = "align it with the other sections of its definition; a section stands in no other section"
-        return Diagnostic("P311", f"`{token.text}` belongs under a head", at.span(), help=help)
-    if token.text in ITEMS:
-        help = "move it to the left margin"
-        return Diagnostic("P311", f"`{token.text}` stands at the left margin only", at.span(), help=help)
-    return Diagnostic("P311", f"`{token.text}` stands in a checkpoint only", at.span())
-
-
-# ------------------------------------------------------------------------------------------------- brackets
+# --------------------------------------------------------------------------------------------------- brackets
 
 
 def still_open(at: Place) -> Diagnostic | None:
@@ -311,7 +77,9 @@ def closing(at: Place) -> Diagnostic | None:
         return None
     if not at.opened:
         message = f"{at.shown} closes nothing"
-        return Diagnostic("P304", message, at.span(), help=f"remove it, or open `{CLOSERS[at.token.kind]}` before")
+        return Diagnostic(
+            "P304", message, at.span(), help=f"remove it, or open `{CLOSERS[at.token.kind]}` before"
+        )
     bracket = at.opened[-1]
     if OPEN[bracket.kind] != at.token.text:
         return Diagnostic(
@@ -322,8 +90,14 @@ def closing(at: Place) -> Diagnostic | None:
             help=f"write `{OPEN[bracket.kind]}`",
         )
     if at.previous is bracket:
-        help = "name an axis or a value: x[seq = 0], sum[j](x)" if bracket.text == "[" else "write a value in between"
-        return Diagnostic("P304", "nothing stands between these brackets", at.span(bracket, at.token), help=help)
+        help = (
+            "name an axis or a value: x[seq = 0], sum[j](x)"
+            if bracket.text == "["
+            else "write a value in between"
+        )
+        return Diagnostic(
+            "P304", "nothing stands between these brackets", at.span(bracket, at.token), help=help
+        )
     return None
 
 
@@ -349,74 +123,7 @@ def slice_(at: Place) -> Diagnostic | None:
     )
 
 
-# ------------------------------------------------------------------------------------------- other languages
-
-
-def foreign(at: Place) -> Diagnostic | None:
-    """A line that begins as in Python or elsewhere."""
-    first = at.first
-    if first.kind != "NAME" or first.text not in FOREIGN or at.token.kind in ("_INDENT", "_DEDENT"):
-        return None
-    if at.line and at.line[1:2] and at.line[1].kind in ("ASSIGN", "LSQB"):
-        return None
-    return Diagnostic("P310", f"`{first.text}` is no word of this language", at.span(first), help=FOREIGN[first.text])
-
-
-def lambda_(at: Place) -> Diagnostic | None:
-    """`f(lambda x: …)`."""
-    if at.previous.text != "lambda" or at.previous.kind != "NAME":
-        return None
-    help = FOREIGN["lambda"]
-    return Diagnostic("P310", "`lambda` is no word of this language", at.span(at.previous), help=help)
-
-
-def signs(at: Place) -> Diagnostic | None:
-    """`**`, `||`, `:=`, `+=`, `;`, `~x`, `f(x):`."""
-    token, previous = at.token, at.previous
-    pair = at.span(previous, token) if at.adjacent else at.span()
-    if token.kind == previous.kind == "STAR" and at.adjacent:
-        return Diagnostic("P310", "a power is written ^", pair, help="x^2, or x²")
-    if token.kind == "BAR" or (token.kind == "DOUBLE_BAR" and at.accepts("OR")):
-        both = at.following.kind == "BAR" and at.following.start == token.end
-        span = at.span(token, at.following) if both else at.span()
-        help = "write `a or b`; |x| is the absolute value and ‖x‖[d] the norm"
-        return Diagnostic("P310", f"`{span.text}` is no operator", span, help=help)
-    if token.kind == "COLON" and at.following.kind == "ASSIGN":
-        message = "a definition is written with ="
-        return Diagnostic("P310", message, at.span(token, at.following), help="a = …")
-    if token.kind == "ASSIGN" and at.adjacent and previous.kind in OPERATORS:
-        help = "a name has one value: give the new one another name"
-        return Diagnostic("P310", f"`{pair.text}` changes a value, and values do not change here", pair, help=help)
-    if token.kind == "SEMICOLON":
-        help = "one definition a line, without `;`; inside [u; v] it joins parts"
-        return Diagnostic("P310", "`;` ends no line", at.span(), help=help)
-    if token.kind == "TILDE" and at.accepts("NOT"):
-        return Diagnostic("P310", "`~` is no operator", at.span(), help="write `not x`")
-    if token.kind == "COLON" and at.following.kind == "_NL" and at.accepts("ASSIGN"):
-        return Diagnostic("P310", "a head ends with `=`, not with `:`", at.span(), help="f(x) = result")
-    return None
-
-
-def numbers(at: Place) -> Diagnostic | None:
-    """`1.2.3`, `1_000`, `.5`, `1.`"""
-    token, line = at.token, at.line
-    if token.kind == "NAME" and at.adjacent and at.previous.kind == "NUMBER" and token.text[0] == "_":
-        plain = at.text(at.previous, token).replace("_", "")
-        message = "digits are not grouped with `_`"
-        return Diagnostic("P309", message, at.span(at.previous, token), help=f"write {plain}")
-    if at.previous.kind == "DOT" and len(line) > 1 and line[-2].kind == "NUMBER":
-        if token.kind == "NUMBER":
-            span = at.span(line[-2], token)
-            return Diagnostic("P309", f"`{span.text}` is not a number", span, help="a number has one point")
-        span = at.span(line[-2], line[-1])
-        return Diagnostic("P309", f"`{span.text}` is not a number", span, help=f"write {span.text}0")
-    if token.kind == "DOT" and at.following.kind == "NUMBER":
-        span = at.span(token, at.following)
-        return Diagnostic("P309", f"`{span.text}` is not a number", span, help=f"write 0{span.text}")
-    return None
-
-
-# ---------------------------------------------------------------------------------------------- expressions
+# ------------------------------------------------------------------------------------------------ expressions
 
 
 def reserved(at: Place) -> Diagnostic | None:
@@ -443,7 +150,9 @@ def comparison(at: Place) -> Diagnostic | None:
         help = "write ==; inside brackets v[vocab = x] picks along vocab"
         return Diagnostic("P302", "`=` names an axis or a value; a comparison is `==`", at.span(), help=help)
     if token.kind == "EQUAL" and at.accepts("ASSIGN"):
-        return Diagnostic("P314", "a definition is written with one `=`", at.span(), help="write =")
+        what = "pick along an axis" if at.opened and at.opened[-1].kind == "LSQB" else "definition"
+        what = "named argument" if at.opened and at.opened[-1].kind == "LPAR" else what
+        return Diagnostic("P314", f"a {what} is written with one `=`", at.span(), help="write =")
     return None
 
 
@@ -469,7 +178,7 @@ def product(at: Place) -> Diagnostic | None:
         return None
     left, right = at.text(previous), at.text(token)
     if previous.kind == "NAME" and token.kind == "NAME":
-        help = f"write {left} * {right} entry by entry, or {left} @[axis] {right} for a sum of products along an axis"
+        help = f"write {left} * {right} entry by entry, or {left} @[axis] {right} to sum along an axis"
     elif previous.kind in ("NUMBER", "NAME") and token.kind in ("NAME", "NUMBER"):
         help = f"write {left} * {right}"
     else:
@@ -493,7 +202,7 @@ def unfinished(at: Place) -> Diagnostic | None:
     return None
 
 
-# ---------------------------------------------------------------------------------------------- definitions
+# ------------------------------------------------------------------------------------------------ definitions
 
 
 def unknown_word(at: Place) -> Diagnostic | None:
@@ -513,7 +222,35 @@ def no_equals(at: Place) -> Diagnostic | None:
     if at.token.kind in ("_NL", "NAME", "NUMBER", *STARTS):
         what = "definition" if at.parser.depth == 0 or at.parser.depth > 1 else "line"
         message = f"this {what} has no `=`"
-        return Diagnostic("P314", message, at.span(), "`=` and a value are missing here", help="name = value")
+        return Diagnostic(
+            "P314", message, at.span(), "`=` and a value are missing here", help="write `name = value`"
+        )
+    return None
+
+
+def heads(at: Place) -> Diagnostic | None:
+    """A state at the left margin; a further output without a name; a norm without its axis."""
+    outside = at.parser.depth == 0
+    if (
+        outside
+        and at.opened[:1] == at.line[1:2]
+        and at.opened
+        and at.opened[0].kind == "LSQB"
+        and at.accepts("COLON")
+    ):
+        help = "states such as x[0] and x[l + 1] stand under a `where`"
+        return Diagnostic(
+            "P314", "a definition lists its axes in brackets: f[j], f[i: seq]", at.span(), help=help
+        )
+    if at.token.kind in ("_NL", "COMMA", "NAME") and at.accepts("ASSIGN") and outside:
+        comma = next((n for n in range(len(at.line) - 1, 0, -1) if at.line[n].kind == "COMMA"), 0)
+        if comma and not at.opened and any(token.kind == "ASSIGN" for token in at.line[:comma]):
+            help = "the first result may stand alone, the others are written `, name = value`"
+            return Diagnostic(
+                "P314", "a further output has a name", at.span(*at.line[comma + 1 :]), help=help
+            )
+    if at.previous.kind == "DOUBLE_BAR" and at.accepts("LSQB") and not at.accepts("NAME"):
+        return Diagnostic("P313", "a norm names its axis", at.span(at.previous), help="‖u‖[d], or norm[d](u)")
     return None
 
 
@@ -543,6 +280,7 @@ RULES: list[Rule] = [
     alternatives,
     not_indented,
     unknown_word,
+    heads,
     no_equals,
     product,
     unfinished,

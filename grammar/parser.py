@@ -1,8 +1,8 @@
 """`parse`: the text of a spec -> syntax.File, by an LALR(1) table and some lines of driver.
 
-transformula.lark -> (tabulate.py) table.py -> `Tables`; lexing.py hands out tokens, build.py makes the nodes, and
-mistakes.py words the errors. After a mistake the rest of its line and whatever is deeper is left out, and reading goes
-on, so that one run tells them all.
+transformula.lark -> (tabulate.py) table.py -> `Tables`; lexing.py hands out tokens, build.py makes the nodes,
+and mistakes.py words the errors. After a mistake the rest of its line and whatever is deeper is left out, and
+reading goes on, so that one run tells them all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from . import lexing
 from .build import Builder
-from .diagnostics import Diagnostic, Diagnostics, Source, Span, TransformulaError, error
+from .diagnostics import Diagnostic, Diagnostics, InternalError, Source, Span, TransformulaError, error
 from .lexing import Layout, Token
 from .syntax import File
 from .table import load
@@ -29,7 +29,7 @@ Stacks: TypeAlias = tuple[list[int], list[tuple[Any, int, int]]]
 class Rule:
     """One production: pops `size` symbols and hands those at `kept` to the builder's `method` (none: a list).
 
-    A place -n - 1 is a list to be spliced in, None an absent `[…]`; `through`: an only child stands for the whole.
+    A place -n - 1 is a list to be spliced in, None an absent `[…]`; `through`: an only child is the whole.
     """
 
     origin: str
@@ -41,7 +41,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Tables:
-    """What Lark computed: per state the action for each terminal and the goto for each rule (see tabulate._row)."""
+    """What Lark computed: for each state the actions by terminal and the gotos by rule (tabulate._row)."""
 
     scanner: re.Pattern[str]
     rules: list[Rule]
@@ -53,7 +53,9 @@ class Tables:
 def tables() -> Tables:
     """Read once."""
     data = load()
-    rules = [Rule(origin, method, size, tuple(kept), through) for origin, method, size, kept, through in data["rules"]]
+    rules = [
+        Rule(name, method, size, tuple(kept), through) for name, method, size, kept, through in data["rules"]
+    ]
     rows = data["rows"]
     return Tables(lexing.scanner(data["terminals"]), rules, [rows[n] for n in data["states"]], data["end"])
 
@@ -79,7 +81,7 @@ def _check_text(source: Source) -> None:
 
 
 class Parser:
-    """The driver: a stack of states, a stack of values (with their places), and the line where reading may resume."""
+    """Driver: stacks of states and of values with their places, and the lines where reading can resume."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -93,6 +95,8 @@ class Parser:
         self.last: Token | None = None  # the last token that is no layout
         self.fresh = True  # does a line begin here?
         self.depth = 0
+        self.head = ""  # the kind of the first token of the last line
+        self.heads: list[str] = []  # the same of the lines that opened the blocks around
         self.before: Stacks = ([0], [])  # in front of the current line
         self.resume: list[Stacks] = []  # the same for the lines around it, by depth
         self.found = Diagnostics()
@@ -138,13 +142,26 @@ class Parser:
         states.append(action)
         self.values.append((token, token.start, token.end))
         self.fresh = kind in LAYOUT
-        self.depth += (kind == "_INDENT") - (kind == "_DEDENT")
+        if kind == "_INDENT":
+            self._enter_block()
+        elif kind == "_DEDENT":
+            self._leave_block()
         if self.fresh:
             self.line.clear()
         else:
+            self.head = kind if not self.line else self.head
             self.line.append(token)
             self.last = token
         return False
+
+    def _enter_block(self) -> None:
+        self.depth += 1
+        rows = self.heads[-1:] == ["CHECKPOINT"]
+        self.heads.append("CHECKPOINT" if rows else self.head)
+
+    def _leave_block(self) -> None:
+        self.depth -= 1
+        self.heads.pop()
 
     def _kind(self, token: Token) -> str:
         """`of`, `import`, `extends`, … are words only where no name can stand."""
@@ -187,7 +204,7 @@ class Parser:
         method = getattr(self.builder, rule.method)
         return method(Span(self.source, start, end), *children), start, end
 
-    # ------------------------------------------------------------------------------------------------ mistakes
+    # ----------------------------------------------------------------------------------------------- mistakes
 
     def accepts(self, kind: str) -> bool:
         """Would a token of this kind be taken here? Follows the reductions on a copy of the states."""
@@ -207,7 +224,7 @@ class Parser:
 
     def kinds(self) -> set[str]:
         """The terminals that this state knows; some may only be reached through it, see `accepts`."""
-        return {kind for kind in self.tables.states[self.states[-1]] if kind.lstrip("_").isupper() or kind == "$END"}
+        return {kind for kind in self.tables.states[self.states[-1]] if kind.lstrip("_$").isupper()}
 
     def _mistake(self, token: Token) -> TransformulaError:
         from .mistakes import explain
@@ -216,14 +233,23 @@ class Parser:
 
     def _recover(self, token: Token, diagnostic: Diagnostic) -> None:
         """Goes back to the start of the wrong line, and on with the line after it that is not deeper."""
-        if token.kind == "_DEDENT":  # nothing was left of a block: its head goes too
-            self.depth -= 1
+        if token.kind == "_DEDENT" and self.accepts(
+            "_INDENT"
+        ):  # a head with nothing under it at the end of a block
+            self.found.add(diagnostic)
+            self.before = self.resume[self.depth]
+            self.layout.queue.appendleft(token)
+        elif token.kind == "_DEDENT":  # nothing was left of a block: its head goes too
+            if not self.found.found:
+                raise InternalError(f"no way on after {self.source.name}:{diagnostic}")
+            self._leave_block()
             self.before = self.resume[self.depth]
         else:
             self.found.add(diagnostic)
             if len(self.found.found) >= MAX_MISTAKES or token.kind == "$END":
                 self.found.check()
-            again = diagnostic.code == "P303" and token.kind != "BAD"
+            opened = diagnostic.span.start if diagnostic.span else token.start
+            again = diagnostic.code == "P303" and opened < token.start and token.kind != "BAD"
             self.layout.drop(token, again)
             if not self.fresh:
                 self.before = self.resume[self.depth]

@@ -1,8 +1,8 @@
 """Lark's LALR(1) table of transformula.lark, written to table.py: `python -m transformula.grammar.tabulate`.
 
-Lark checks the grammar and computes the table; it takes longer to import than a whole spec takes to parse, so at run
-time a driver of some lines (parser.py) reads the table instead. If table.py is older than the grammar, the table is
-computed anew in memory, and a test asks to run this module.
+Lark checks the grammar and computes the table; it takes longer to import than a whole spec takes to parse, so
+at run time a driver of some lines (parser.py) reads the table instead. If table.py is older than the grammar,
+the table is computed anew in memory, and a test asks to run this module.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def compute() -> dict[str, Any]:
     table = parser.parser.parser._parse_table
     rules = sorted(set(parser.rules), key=str)
     number = {rule: place for place, rule in enumerate(rules)}
-    terminals = sorted(parser.terminals, key=lambda t: (-t.priority, -t.pattern.max_width, -len(t.pattern.value), t.name))
+    terminals = sorted(
+        parser.terminals, key=lambda t: (-t.priority, -t.pattern.max_width, -len(t.pattern.value), t.name)
+    )
     order = _order(table)
     rows = [json.dumps(_row(table.states[state], number, order), sort_keys=True) for state in order]
     distinct = sorted(set(rows))
@@ -48,7 +50,7 @@ def compute() -> dict[str, Any]:
 
 
 def _order(table: Any) -> dict[int, int]:
-    """New numbers of the states: as met from the first one, symbols by name (Lark's change from run to run)."""
+    """New numbers of the states, as met from the first one on (Lark's own change from run to run)."""
     order = {table.start_states["start"]: 0}
     queue = list(order)
     for state in queue:
@@ -92,7 +94,9 @@ def _rule(rule: Any) -> list[Any]:
 
 def write() -> None:
     """Renews the data at the end of table.py."""
-    packed = base64.b64encode(zlib.compress(json.dumps(compute(), separators=(",", ":")).encode(), 9)).decode()
+    packed = base64.b64encode(
+        zlib.compress(json.dumps(compute(), separators=(",", ":")).encode(), 9)
+    ).decode()
     lines = "\n".join(f'    "{line}"' for line in textwrap.wrap(packed, 100))
     code = HERE.joinpath("table.py").read_text("utf-8").partition("\nFINGERPRINT = ")[0]
     data = f"\nFINGERPRINT = {fingerprint()}\nPACKED = (\n{lines}\n)\n"

@@ -95,10 +95,26 @@ def expected(kinds: set[str]) -> str:
     return " or ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
+# How a line looks that begins with this word, or stands under it.
+FORMS = {
+    "SPEC": "`spec name extends other`",
+    "FROM": "`from functions import softmax, gelu`",
+    "CONFIG": "`name = default as key`",
+    "CHOICE": '`"text", "other text" = formula`',
+    "AXES": "`axes half = dk / 2, two = 2`",
+    "TIE": "`tie a.W = b.W`",
+    "REMOVE": "`remove name, name`",
+    "CHANGE": "`change Block` or `change f = value`, and what differs under it",
+    "CHECKPOINT": '`path : "stored name" [layout]`',
+    "WEIGHTS": "`W : [a → b] ~ initial value`",
+    "USES": "`name : Block` or `name[layers] : Block`",
+    "FOR": "`for l in layers:`, with the equations of a step on the next lines",
+}
+
 # Characters that are no part of the language, and what to write for them.
 ADVICE = {
-    "{": "cases stand on lines of their own, `value if condition`; concatenation is [u; v]; W_{Q} is written W_Q",
-    "}": "cases stand on lines of their own, `value if condition`; concatenation is [u; v]; W_{Q} is written W_Q",
+    "{": "cases stand on lines of their own, `value if condition`; parts are joined as [u; v]",
+    "}": "cases stand on lines of their own, `value if condition`; parts are joined as [u; v]",
     "&": "write `and`",
     "∧": "write `and`",
     "∨": "write `or`",
@@ -178,7 +194,9 @@ FOREIGN = {
 
 def name_of(character: str) -> str:
     """`MINUS SIGN (U+2212)`."""
-    name = unicodedata.name(character, "a control character" if ord(character) < 160 else "an unnamed character")
+    name = unicodedata.name(
+        character, "a control character" if ord(character) < 160 else "an unnamed character"
+    )
     return f"{name} (U+{ord(character):04X})"
 
 

@@ -16,6 +16,7 @@ import mmap
 import os
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -36,8 +37,8 @@ Result = TypeVar("Result")
 
 # ---- buffers and blocks ------------------------------------------------------------------------------------
 
-# Entries per step of pointwise work. Fewer and the calls cost more than the work; more and a block, with its two
-# scratch blocks, leaves a core's own cache.
+# Entries per step of pointwise work: with fewer the calls cost more than the work, with more a block and its
+# two scratch blocks leave a core's own cache.
 BLOCK = 1 << 16
 SCRATCH = threading.local()  # each thread's buffers, kept from call to call
 
@@ -113,18 +114,18 @@ def horner(x: FloatArray, coefficients: Sequence[float]) -> FloatArray:
 # erf(x) / x in z = 2x² - 1 for x in [0, 1]:
 ERF_NEAR = (
     0.9654687386698673, -0.1405360890227171, 0.019852496688983708, -0.0022854855611440673,
-    0.00021751715604160108, -1.7537169441492004e-05, 1.2233827383524026e-06, -7.511569160710623e-08, 4.115800597661665e-09,
-    -2.03524938661036e-10, 9.167606748998164e-12, -3.7910973708931526e-13, 1.4548169783352384e-14,
-    -5.16472878942302e-16,
+    0.00021751715604160108, -1.7537169441492004e-05, 1.2233827383524026e-06, -7.511569160710623e-08,
+    4.115800597661665e-09, -2.03524938661036e-10, 9.167606748998164e-12, -3.7910973708931526e-13,
+    1.4548169783352384e-14, -5.16472878942302e-16,
 )  # fmt: skip
 # (1 + 2x) exp(x²) erfc(x) in z = (x - 5) / (x + 3) for x in [1, ∞):
 ERFC_FAR = (
-    1.217751015063755, -0.10601129557561728, 0.008036606418313823, 0.019435097941324093, -0.01720384051822676,
-    0.008834602508995426, -0.0030422185758690544, 0.0006022571917870702, 1.4613632033877155e-05,
-    -4.873084708077806e-05, 9.950054865337315e-06, 2.3581750049965716e-06, -1.3083033294486578e-06,
-    -6.772872557721139e-08, 1.4471739356248912e-07, -3.0742226628195957e-09, -1.638150730545557e-08,
-    7.993090453855972e-10, 1.8126422217791725e-09, -8.041611981126636e-11, -1.3860436540708324e-10,
-    3.6875617734863664e-12,
+    1.217751015063755, -0.10601129557561728, 0.008036606418313823, 0.019435097941324093,
+    -0.01720384051822676, 0.008834602508995426, -0.0030422185758690544, 0.0006022571917870702,
+    1.4613632033877155e-05, -4.873084708077806e-05, 9.950054865337315e-06, 2.3581750049965716e-06,
+    -1.3083033294486578e-06, -6.772872557721139e-08, 1.4471739356248912e-07, -3.0742226628195957e-09,
+    -1.638150730545557e-08, 7.993090453855972e-10, 1.8126422217791725e-09, -8.041611981126636e-11,
+    -1.3860436540708324e-10, 3.6875617734863664e-12,
 )  # fmt: skip
 # log(Φ(x) / Φ(-x)) = x * (a + s * (b + c / ((s + d) * s + e))) with s = x² + f: a rational minimax fit
 # (Lawson's weighted least squares), weighted by what an error does to x Φ(x), which is right to 1.2e-7.
@@ -221,7 +222,7 @@ def sigmoid_step(x: FloatArray) -> None:
 
 
 def silu(x: FloatArray, bias: FloatArray | None = None) -> FloatArray:
-    """x := y / (1 + exp(-y)) where y = x + bias; in place. Elfwing et al. 2017; swish, Ramachandran et al. 2017."""
+    """x := y / (1 + exp(-y)) where y = x + bias; in place. Elfwing, Uchibe and Doya 2017."""
     return in_blocks(silu_step, x, bias)
 
 
@@ -248,7 +249,7 @@ def tanh(x: FloatArray, bias: FloatArray | None = None) -> FloatArray:
 
 
 def softmax(x: FloatArray) -> FloatArray:
-    """x[…, j] := exp(x) / sum[j](exp(x)); in place, shifted by the row's maximum so that nothing overflows."""
+    """x[…, j] := exp(x) / sum[j](exp(x)); in place, shifted by the row's maximum: no overflow."""
     return in_row_blocks(softmax_step, x)
 
 
@@ -296,8 +297,9 @@ def layer_norm(
 ) -> FloatArray:
     """x[…, d] := gain ⊙ (y - μ) / √(mean[d]((y - μ)²) + ε) + shift; in place.
 
-    μ = mean[d](y), y = x + bias + residual. Ba, Kiros and Hinton 2016. The variance is taken of the centred row, so a large mean costs no digits. `bias` and
-    `residual` are added while the block is in the cache: the end of a product and of a residual block in one pass.
+    μ = mean[d](y), y = x + bias + residual. Ba, Kiros and Hinton 2016. The variance is taken of the centred
+    row, so a large mean costs no digits. `bias` and `residual` are added while the block is in the cache: the
+    end of a product and of a residual block in one pass.
     """
 
     def step(rows: FloatArray, beside: FloatArray | None = None) -> None:
@@ -333,7 +335,7 @@ def rms_norm(
     bias: FloatArray | None = None,
     residual: FloatArray | None = None,
 ) -> FloatArray:
-    """x[…, d] := gain ⊙ y / √(mean[d](y²) + ε), y = x + bias + residual; in place. Zhang and Sennrich 2019."""
+    """x[…, d] := gain ⊙ y / √(mean[d](y²) + ε), y = x + bias + residual; in place. Zhang, Sennrich 2019."""
 
     def step(rows: FloatArray, beside: FloatArray | None = None) -> None:
         if bias is not None:
@@ -355,8 +357,9 @@ def linear(
 ) -> FloatArray:
     """y[row, out] = x[row, in] @ weight[in, out] + bias[out].
 
-    Checkpoints store [out, in]. Its transposed view gives the same speed from some 500 rows on; below, OpenBLAS
-    is up to 1.4 times faster with a contiguous [in, out] (18 to 250 rows), so weights are turned once, at loading.
+    Checkpoints store [out, in]. Its transposed view gives the same speed from some 500 rows on; below,
+    OpenBLAS is up to 1.4 times faster with a contiguous [in, out] (18 to 250 rows), so weights are turned
+    once, at loading.
     """
     y = np.matmul(x, weight, out=out)
     if bias is not None:
@@ -368,7 +371,7 @@ def linear(
 
 SCORES = 1 << 18  # scores held at a time: about a core's own cache
 CALM = 40.0  # |score| up to which exp needs no shift: exp(±40) and sums of it are far from float32's limits
-# (first row of the queries, examples, queries, first query in its example, length, first row of the keys, keys)
+# (row of the first query, examples, queries, the first one's place, length, row of the first key, keys)
 Task = tuple[int, int, int, int, int, int, int]
 
 
@@ -387,14 +390,15 @@ def attention(
     """A @[key] V, A = softmax[key if see and not hidden](scale * (Q @[dk] K) + bias), each example by itself.
 
     Vaswani et al. 2017. Q, K and V[row, head, dk] are packed rows, possibly views into one [row, 3 head dk]
-    buffer; grouped queries are Q[row, kv, group, dk] with K and V[row, kv, dk]. `see[seq, key]` is cut to each
-    example's lengths, `hidden[row]` marks keys that nobody may see, `bias[head, seq, key]` is added; a query that
-    sees nothing gives 0. The result has Q's leading axes and is contiguous, ready to be read as [row, head dk].
+    buffer; grouped queries are Q[row, kv, group, dk] with K and V[row, kv, dk]. `see[seq, key]` is cut to
+    each example's lengths, `hidden[row]` marks keys that nobody may see, `bias[head, seq, key]` is added; a
+    query that sees nothing gives 0. The result has Q's leading axes and is contiguous, ready to be read as
+    [row, head dk].
 
-    Neighbours of equal length are one batched product, so examples sorted by length go fastest. BLAS reads the
-    strided heads in place: copying them into [head, seq, dk] first costs more than it saves. Scores that exp can
-    take as they are need no row maximum, which costs more than exp itself on short rows; the sums are one product
-    with ones, and divide the result, not the scores.
+    Neighbours of equal length are one batched product, so examples sorted by length go fastest. BLAS reads
+    the strided heads in place: copying them into [head, seq, dk] first costs more than it saves. Scores that
+    exp can take as they are need no row maximum, which costs more than exp itself on short rows; the sums are
+    one product with ones, and divide the result, not the scores.
     """
     result: FloatArray = np.empty(Q.shape[:-1] + V.shape[-1:], Q.dtype) if out is None else out
     if Q.dtype == np.float16:
@@ -430,7 +434,7 @@ def attention(
 
 
 def attention_tasks(lengths: Lengths, key_lengths: Lengths, heads: int) -> Iterator[list[Task]]:
-    """Runs of examples of equal lengths, long ones cut into blocks of queries, in lots of about SCORES scores."""
+    """Runs of equal lengths, long examples cut into blocks of queries, in lots of about SCORES scores."""
     lot: list[Task] = []
     held = 0
     for query, count, length, key, keys in equal_runs(lengths, key_lengths):
@@ -451,7 +455,7 @@ def attention_tasks(lengths: Lengths, key_lengths: Lengths, heads: int) -> Itera
 
 
 def equal_runs(lengths: Lengths, key_lengths: Lengths) -> Iterator[tuple[int, int, int, int, int]]:
-    """(query row, examples, length, key row, keys) of each run of neighbours of equal lengths; no empty ones."""
+    """(query row, examples, length, key row, keys) of each run of equal lengths; no empty ones."""
     query = key = i = 0
     pairs = [(int(a), int(b)) for a, b in zip(lengths, key_lengths, strict=True)]
     while i < len(pairs):
@@ -555,7 +559,7 @@ def segment_first(x: FloatArray, lengths: Lengths) -> FloatArray:
 
 
 def segment_softmax(x: FloatArray, lengths: Lengths, visible: BoolArray | None = None) -> FloatArray:
-    """y[row, …] = exp(x) / sum[row of the same example, if visible](exp(x)); 0 where not visible. A new array."""
+    """y[row, …] = exp(x) / sum[row of the same example, if visible](exp(x)); 0 where hidden. A new array."""
     sizes = np.asarray(lengths, np.intp)
     wide: FloatArray = x.astype(statistics_type(x))
     if visible is not None:
@@ -600,10 +604,10 @@ def pack(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], BoolArray | None, NDArray[np.intp]]:
     """attention_mask[batch, seq] -> (where, lengths, hidden, positions).
 
-    An example's rows run from its first to its last visible position, padding may stand on either side: `where`
-    are their numbers in the flattened batch, `lengths` how many each example has (0 if nothing is visible),
-    `positions` count from the first visible one. `hidden` marks rows that the mask hides between visible ones; it
-    is None if there are none.
+    An example's rows run from its first to its last visible position, padding may stand on either side:
+    `where` are their numbers in the flattened batch, `lengths` how many each example has (0 if nothing is
+    visible), `positions` count from the first visible one. `hidden` marks rows that the mask hides between
+    visible ones; it is None if there are none.
     """
     see = np.asarray(attention_mask) != 0
     batch, seq = see.shape
@@ -627,8 +631,7 @@ def unpack(rows: NDArray[Any], where: IntArray, shape: tuple[int, ...]) -> NDArr
 
 # ---- threads -----------------------------------------------------------------------------------------------
 
-# The name that sets a BLAS's thread count, and the one that reads it: OpenBLAS as NumPy's wheels rename it, as
-# others build it, and MKL.
+# What sets and reads a BLAS's thread count: OpenBLAS as NumPy's wheels rename it, as others build it; MKL.
 BLAS_NAMES = (
     ("scipy_openblas_set_num_threads64_", "scipy_openblas_get_num_threads64_"),
     ("scipy_openblas_set_num_threads", "scipy_openblas_get_num_threads"),
@@ -667,7 +670,7 @@ def find_blas() -> tuple[Callable[[int], Any], Callable[[], int]] | None:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """While it lasts, a product uses its caller's thread alone; after the last one the former count is set again."""
+    """While it lasts, products use their caller's thread alone; after the last, the former count is back."""
     found = blas_threads()
     if found is None:
         yield
@@ -699,7 +702,8 @@ def run_parallel(
 
     NumPy lets go of the interpreter's lock in products and in pointwise work, so threads over parts keep all
     cores busy in both, where BLAS's own threads would help the products alone. An error in any part is raised
-    here. A lone part, or a BLAS whose threads cannot be counted, is left to BLAS's threads; threads=1 means one.
+    here. A lone part, or a BLAS whose threads cannot be counted, is left to BLAS's threads; threads=1 means
+    one.
     """
     workers = cores() if threads is None else threads
     if workers <= 1:
@@ -712,11 +716,12 @@ def run_parallel(
         return list(pool.map(function, parts))
 
 
-def split_examples(lengths: Lengths, threads: int | None = None, rows: int = 512) -> list[NDArray[np.intp]]:
+def split_examples(lengths: Lengths, threads: int | None = None, rows: int = 1024) -> list[NDArray[np.intp]]:
     """Numbers of whole examples in chunks of about `rows` rows, longest first so that equal lengths meet.
 
-    There are at least as many chunks as threads where examples allow it, of nearly equal size, so that all threads
-    end together.
+    There are at least as many chunks as threads where examples allow it, of nearly equal size, so that all
+    threads end together. From 500 to 2000 rows the speed is about the same; few rows spend it on calls, many
+    take memory (each thread holds some 20 KB a row of a small encoder).
     """
     sizes = np.asarray(lengths, np.intp)
     order = np.argsort(-sizes, kind="stable")
@@ -739,10 +744,10 @@ HEADER_LIMIT = 100_000_000  # bytes; the format's own limit
 
 
 def read_safetensors(path: str | Path) -> dict[str, NDArray[Any]]:
-    """name -> read-only array, mapped from the file; BF16 widened to float32. ValueError where a file is not sound.
+    """name -> read-only array, mapped from the file; BF16 widened to float32. ValueError if it is unsound.
 
-    The format: eight bytes n (little endian), n bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}},
-    then the data, which the tensors must cover without gap or overlap.
+    The format: eight bytes n (little endian), n bytes of JSON {name: {dtype, shape, data_offsets: [begin,
+    end]}}, then the data, which the tensors must cover without gap or overlap.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -823,9 +828,10 @@ def safetensors_array(
 def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
     """name -> array of a NumPy archive; nothing pickled is read."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError("one array, not an archive")
             return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: {error}") from None

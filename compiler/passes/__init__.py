@@ -3,5 +3,37 @@
 from __future__ import annotations
 
 from ..pipeline import Pass
+from . import fold_scales, fuse, merge_projections, recognise, simplify
 
-PASSES: tuple[Pass, ...] = ()
+PASSES: tuple[Pass, ...] = (
+    Pass(
+        "simplify",
+        "scalar algebra, decided selections, renames sunk, no dropout",
+        "first: all others look at the normal form",
+        simplify.run,
+    ),
+    Pass(
+        "recognise",
+        "softmax, log-softmax, LayerNorm, RMSNorm, GELUs, SiLU and attention by their meaning",
+        "before anything that moves parts of them about",
+        recognise.run,
+    ),
+    Pass(
+        "fold_scales",
+        "the scale of attention goes into the weights of the query",
+        "before projections are merged, while each still has its own weights",
+        fold_scales.run,
+    ),
+    Pass(
+        "merge_projections",
+        "products of one value (Q, K, V) become one product",
+        "after scales are folded, so that all three have one shape",
+        merge_projections.run,
+    ),
+    Pass(
+        "fuse",
+        "bias and residual are added inside the norm or activation that reads them",
+        "last: it hides sums from passes that look for them",
+        fuse.run,
+    ),
+)

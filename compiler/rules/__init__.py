@@ -1,1 +1,12 @@
-"""Rewrite rules, one law per file; they work on meaning and axis names."""
+"""Rewrite rules, one idea a file; each is a row of its file's RULES."""
+
+from __future__ import annotations
+
+from .algebra import RULES as ALGEBRA
+from .inference import RULES as INFERENCE
+from .renames import RULES as RENAMES
+from .rule import Context, Match, Rule, rewrite
+
+SIMPLIFY: tuple[Rule, ...] = (*INFERENCE, *ALGEBRA, *RENAMES)
+
+__all__ = ["SIMPLIFY", "Context", "Match", "Rule", "rewrite"]

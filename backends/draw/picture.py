@@ -1,0 +1,236 @@
+"""The picture: boxes in nested clusters and the edges between them, opened to some depth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from ...compiler.ir import Node
+from ...grammar.diagnostics import Span
+from .folding import Folded, Loop, Place, shape
+
+EQUATION = re.compile(r"\s*([^\W\d]\w*'*(?:\s*\[[^\]]*\])?(?:\([^)]*\))?)\s*=(?!=)\s*(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Box:
+    """One thing: `kind` is input, output, equation, state or block; the formula is the text of the spec."""
+
+    ident: str
+    kind: str
+    name: str
+    formula: str = ""
+    axes: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
+    span: Span | None = None
+
+
+@dataclass
+class Cluster:
+    """A block that is drawn open: its name, its definition's name, how often it runs, and what is in it."""
+
+    ident: str
+    name: str
+    block: str = ""
+    times: str = ""
+    span: Span | None = None
+    items: list[Box | Cluster] = field(default_factory=list)
+
+    def boxes(self) -> Iterator[Box]:
+        """All boxes, those of inner clusters included."""
+        for item in self.items:
+            if isinstance(item, Box):
+                yield item
+            else:
+                yield from item.boxes()
+
+    def clusters(self) -> Iterator[Cluster]:
+        """This cluster and all in it, outer ones first."""
+        yield self
+        for item in self.items:
+            if isinstance(item, Cluster):
+                yield from item.clusters()
+
+
+@dataclass(frozen=True)
+class Edge:
+    """From a box to one that reads it, with the axes of what is read."""
+
+    source: str
+    target: str
+    axes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A model as boxes, clusters and edges; `depth` says how many levels are open (None: all)."""
+
+    name: str
+    top: Cluster
+    edges: tuple[Edge, ...]
+    folded: Folded = field(repr=False, compare=False)
+    depth: int | None = None
+    full: bool = False
+
+    def to_depth(self, depth: int) -> Picture:
+        """The same model opened to another depth."""
+        return make(self.folded, depth, self.full)
+
+
+def make(folded: Folded, depth: int | None = None, full: bool = False) -> Picture:
+    """The picture of a folded graph, opened to a depth (None: all); `full` opens blocks of a single equation, too."""
+    return _Maker(folded, depth, full).run()
+
+
+class _Maker:
+    def __init__(self, folded: Folded, depth: int | None, full: bool) -> None:
+        self.folded, self.depth, self.full = folded, depth, full
+        self.loops = {loop.place: loop for loop in folded.loops}
+        self.number = {one: f"n{i}" for i, one in enumerate(folded.places)}
+        self.stacked = {weight.name: weight for weight in folded.graph.weights}
+        self.inner: dict[Place, set[Place]] = {}
+        for place in folded.places.values():
+            for size in range(len(place)):
+                self.inner.setdefault(place[:size], set()).add(place[: size + 1])
+
+    def run(self) -> Picture:
+        folded = self.folded
+        definition = folded.blocks.get(())
+        top = Cluster("model", folded.graph.name, span=definition.span if definition else None)
+        open_: dict[Place, Cluster] = {(): top}
+        where: dict[Node, str] = {}
+        closed: dict[Place, list[Node]] = {}
+        for one, place in folded.places.items():
+            shut = self._shut(place)
+            if shut is None:
+                self._cluster(open_, place).items.append(self._box(one))
+                where[one] = self.number[one]
+            else:
+                if shut not in closed:
+                    self._cluster(open_, shut[:-1]).items.append(Box(_ident(shut), "block", ""))
+                closed.setdefault(shut, []).append(one)
+                where[one] = _ident(shut)
+        blocks = {_ident(place): self._block(place, inside) for place, inside in closed.items()}
+        for cluster in open_.values():
+            cluster.items = [blocks.get(item.ident, item) if isinstance(item, Box) else item for item in cluster.items]
+        edges = {(where[a], where[b]): shape(a.axes) for b, sources in folded.sources.items() for a in sources}
+        for output in folded.graph.outputs:
+            if output.node in where:
+                ident = f"out{len(top.items)}"
+                top.items.append(Box(ident, "output", output.name, axes=shape(output.axes)))
+                edges[where[output.node], ident] = shape(output.axes)
+        kept = tuple(Edge(a, b, axes) for (a, b), axes in edges.items() if a != b)
+        return Picture(folded.graph.name, top, kept, folded, self.depth, self.full)
+
+    # ---------------------------------------------------------------------------------------------- clusters
+
+    def _shut(self, place: Place) -> Place | None:
+        """The outermost block around a place that is drawn as one box."""
+        for size in range(1, len(place) + 1):
+            too_deep = self.depth is not None and size > self.depth
+            if too_deep or not self.full and self._simple(place[:size]):
+                return place[:size]
+        return None
+
+    def _simple(self, place: Place) -> bool:
+        """Whether a block is one equation: nothing inside, no named part of its own."""
+        if place in self.inner or place in self.loops:
+            return False
+        block = self.folded.blocks.get(place)
+        own = [one for one, there in self.folded.places.items() if there == place]
+        named = [one for one in own if self.folded.origin(one).name]
+        return len(own) < 2 or block is not None and not any(self.folded.origin(one).block == block.name.name for one in named)
+
+    def _cluster(self, open_: dict[Place, Cluster], place: Place) -> Cluster:
+        if place not in open_:
+            loop = self.loops.get(place)
+            block = self.folded.blocks.get(place)
+            name = block.name.name if block else ""
+            made = Cluster(_ident(place), self._title(place), name, f"×{loop.times}" if loop else "", block.span if block else None)
+            open_[place] = made
+            self._cluster(open_, place[:-1]).items.append(made)
+        return open_[place]
+
+    def _title(self, place: Place) -> str:
+        """`attn`, `layer[l]`, or `for l` where a loop stands for no single block."""
+        loop = self.loops.get(place)
+        name = self.folded.aliases.get(place, place[-1])
+        if loop is None:
+            return name
+        return re.sub(r"\[\w+\]$", f"[{loop.variable}]", name) if place in self.folded.aliases else f"for {loop.variable}"
+
+    def _block(self, place: Place, inside: list[Node]) -> Box:
+        """A block as one box: its name, its formula, its weights (or how many there are)."""
+        block = self.folded.blocks.get(place)
+        loop: Loop | None = self.loops.get(place)
+        name = self._title(place) + (f" : {block.name.name}" if block else "") + (f" ×{loop.times}" if loop else "")
+        formula = _line(block.outputs[0].value.span.text) if block else ""
+        within = set(inside)
+        used = {one for node, sources in self.folded.sources.items() if node not in within for one in sources}
+        out = [one for one in inside if one in used or one in self.folded.graph.roots]
+        weights = dict.fromkeys(w for one in inside for w in self.folded.weights[one])
+        axes = shape(out[0].axes) if len({one.axes for one in out}) == 1 else ()
+        return Box(_ident(place), "block", name, formula, axes, self._counted(list(weights), place), block.span if block else None)
+
+    def _counted(self, weights: list[Node], place: Place) -> tuple[str, ...]:
+        if len(weights) <= 4:
+            home = self._home(place)
+            return tuple(self._weight(one, home) for one in weights)
+        count = sum(prod(a.size for a in one.axes if isinstance(a.size, int)) for one in weights)
+        return (f"{len(weights)} weights, {_short(count)} numbers",)
+
+    def _home(self, place: Place) -> Place:
+        """The instance path of a block: its place without loops, but with the blocks that loops stand for."""
+        parts = (self.folded.aliases.get(place[: size + 1], part) for size, part in enumerate(place))
+        return tuple(part for part in parts if not part.startswith("for "))
+
+    # ------------------------------------------------------------------------------------------------- boxes
+
+    def _box(self, one: Node) -> Box:
+        origin = self.folded.origin(one)
+        weights = tuple(self._weight(w, self.folded.homes[one]) for w in self.folded.weights[one])
+        if one.op == "input":
+            told = next((i.spec_name for i in self.folded.graph.inputs if i.name == one["name"]), one["name"])
+            return Box(self.number[one], "input", told, one["name"] if told != one["name"] else "", shape(one.axes))
+        name, formula = origin.name, _line(origin.span.text) if origin.span else ""
+        kind = "state" if one.op == "carry" else "equation"
+        if kind == "state":
+            return Box(self.number[one], kind, formula or "state", "", shape(one.axes), (), origin.span)
+        elif origin.name and origin.span:
+            match = EQUATION.fullmatch(origin.span.text)
+            if match and match[1].startswith(origin.name):
+                name, formula = _line(match[1]), _line(match[2])
+        if one.op == "kernel" and not name:
+            name = str(one["name"])
+        return Box(self.number[one], kind, name, formula or one.op, shape(one.axes), weights, origin.span)
+
+    def _weight(self, one: Node, home: Place) -> str:
+        """`W_Q : [d → head dk]`, by the name that the block has for it."""
+        path = str(one["name"])
+        owner, _, short = path.rpartition(".")
+        name = short if owner == ".".join(home) else path.removeprefix(f"{'.'.join(home)}.") if home else path
+        known = self.stacked.get(path)
+        if known is None:
+            return f"{name} : [{', '.join(a.name for a in one.axes)}]"
+        if known.outs is None:
+            return f"{name} : [{', '.join(a.name for a in known.axes if a not in known.stack)}]"
+        carried = [a.name for a in known.axes if a not in (*known.stack, *known.ins, *known.outs)]
+        ins, outs = (" ".join(a.name for a in axes) for axes in (known.ins, known.outs))
+        return f"{name} : [{', '.join([*carried, ins])} → {outs}]"
+
+
+def _ident(place: Iterable[str]) -> str:
+    return "b:" + "/".join(place)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _short(count: int) -> str:
+    for size, sign in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"{count / size:.1f} {sign}"
+    return str(count)

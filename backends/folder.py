@@ -1,0 +1,254 @@
+"""A model's folder, read: which spec and model it asks for, with which config, and where weights and tokenizer are.
+
+Two kinds of folders: a plain one (config.json with weights beside it) and one of sentence-transformers (modules.json names
+a transformer, a pooling and perhaps a normalisation). Nothing outside the folder is opened.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..compiler.config import read_config
+from ..compiler.driver import load_module
+from ..compiler.modules import Module, read_source, shipped
+from ..grammar.diagnostics import did_you_mean, error
+
+SENTENCE_SPECS = {"bert": ("sbert", "SentenceBert")}
+"""For each spec of an encoder, the spec and model that pool its tokens into a sentence embedding."""
+
+POOLING_FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""The old flags of a pooling, in the order in which the library concatenates."""
+
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "pruned_heads": ({}, []),
+    "quantization_config": (),
+    "tie_word_embeddings": (True,),
+    "use_bfloat16": (False,),
+}
+"""Keys that change what a model computes or stores: only these values, or null, are known where no spec reads the key."""
+
+HARMLESS = frozenset(
+    """
+    _attn_implementation _commit_hash _name_or_path _num_labels adapters architectures attn_implementation auto_map
+    bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout cross_attention_hidden_size
+    decoder_start_token_id directionality diversity_penalty do_sample dtype early_stopping
+    encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
+    forced_eos_token_id gradient_checkpointing id2label initializer_range is_encoder_decoder keys_to_ignore_at_inference
+    label2id length_penalty max_length min_length model_type no_repeat_ngram_size num_beam_groups num_beams num_labels
+    num_return_sequences output_attentions output_hidden_states output_past output_scores pad_token_id pooler_fc_size
+    pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type prefix problem_type
+    remove_invalid_values repetition_penalty return_dict return_dict_in_generate sep_token_id summary_type
+    suppress_tokens task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p
+    torch_dtype torchscript transformers_version typical_p use_bfloat16 use_cache use_return_dict
+    """.split()
+)
+"""Keys that say nothing about what the forward pass computes."""
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """What a folder asks for: `config` holds the keys of config.json and, of a sentence model, of its pooling."""
+
+    path: Path
+    weights: Path
+    config: Mapping[str, Any] = field(repr=False)
+    module: Module = field(repr=False)
+    spec_name: str
+    entry: str | None
+    max_length: int | None
+    tokenizer_file: Path | None
+
+
+def read_model_folder(
+    folder: str | Path, spec: str | Path | None = None, entry: str | None = None
+) -> ModelFolder:
+    """The folder's spec, model and config; `spec` and `entry` choose others. Raises `TransformulaError`."""
+    path = Path(folder)
+    if not path.is_dir():
+        what = "is a file" if path.exists() else "does not exist"
+        advice = "Give the folder that holds config.json and model.safetensors."
+        raise error("C630", f"no model's folder here: {path} {what}", help=advice)
+    modules = path / "modules.json"
+    transformer, pooling = _sentence(path, modules) if modules.is_file() else (path, {})
+    config = {**read_config(transformer / "config.json"), **pooling}
+    module, name = _spec(transformer, config, spec, bool(pooling))
+    chosen = entry or _entry(module, config, bool(pooling) and spec is None)
+    refuse_values(config, module)
+    found = [one / "tokenizer.json" for one in (transformer, path) if (one / "tokenizer.json").is_file()]
+    return ModelFolder(
+        path,
+        transformer,
+        config,
+        module,
+        name,
+        chosen,
+        _max_length(transformer, path),
+        found[0] if found else None,
+    )
+
+
+def refuse_values(config: Mapping[str, Any], module: Module) -> None:
+    """An error for values that the spec would silently not honour."""
+    read = {key[0] for option in module.options.values() for key in option.keys}
+    for key, values in REFUSED.items():
+        if key in config and key not in read and config[key] is not None and config[key] not in values:
+            told = f"only {', '.join(map(json.dumps, values))} is" if values else "nothing here is"
+            raise error("C633", f"config: {key} = {json.dumps(config[key])} is not supported: {told}")
+
+
+def unused_keys(config: Mapping[str, Any], unread: list[str]) -> list[str]:
+    """The keys of config.json that nothing read and that may matter."""
+    return [key for key in unread if key not in HARMLESS and key not in REFUSED]
+
+
+# ---------------------------------------------------------------------------------------------- spec and model
+
+
+def _spec(
+    folder: Path, config: Mapping[str, Any], spec: str | Path | None, sentence: bool
+) -> tuple[Module, str]:
+    if spec is not None:
+        module = load_module(spec)
+        return module, module.name
+    kind = config.get("model_type")
+    known = model_types()
+    if not isinstance(kind, str) or kind not in known:
+        what = (
+            "has no model_type"
+            if kind is None
+            else f"has the model_type {json.dumps(kind)}, which no shipped spec is for"
+        )
+        advice = did_you_mean(str(kind), known) or f"Known: {', '.join(sorted(known))}."
+        raise error(
+            "C631", f"{folder / 'config.json'} {what}", help=f"{advice} `spec=` takes a spec of your own."
+        )
+    name = known[kind]
+    if sentence:
+        if name not in SENTENCE_SPECS:
+            advice = f"Known: {', '.join(SENTENCE_SPECS)}. `spec=` takes a spec of your own."
+            raise error("C631", f"there is no shipped spec for sentence embeddings over {name}", help=advice)
+        name = SENTENCE_SPECS[name][0]
+    return load_module(name), name
+
+
+def model_types() -> dict[str, str]:
+    """model_type → shipped spec, by the specs' first lines."""
+    found: dict[str, str] = {}
+    for name in shipped():
+        if not name.startswith("lib/"):
+            line = re.search(r"^spec\s.*$", read_source(name).text, re.MULTILINE)
+            for kind in re.findall(r'"([^"]*)"', line.group().partition(" for ")[2]) if line else ():
+                found[kind] = name
+    return found
+
+
+def _entry(module: Module, config: Mapping[str, Any], sentence: bool) -> str | None:
+    if sentence:
+        return next(entry for spec, entry in SENTENCE_SPECS.values() if spec == module.name)
+    known = {kind: one.model.name for one in module.checkpoints if one.model for kind in one.architectures}
+    given = config.get("architectures")
+    kinds = given if isinstance(given, list) else []
+    for kind in kinds:
+        if kind in known:
+            return known[str(kind)]
+    if not kinds or not known:
+        return None
+    told = ", ".join(map(str, kinds))
+    raise error(
+        "C632",
+        f"{module.name} has no model for the architecture {told}",
+        help=f"It knows {', '.join(known)}. `entry=` chooses a model for these weights: {', '.join(dict.fromkeys(known.values()))}.",
+    )
+
+
+# ------------------------------------------------------------------------------------------- sentence-transformers
+
+
+def _sentence(folder: Path, modules: Path) -> tuple[Path, dict[str, Any]]:
+    """The transformer's folder, and what pooling and normalisation say, as config keys of the spec."""
+    transformer: Path | None = None
+    keys: dict[str, Any] = {}
+    for kind, place in _module_rows(modules):
+        inside = folder / place
+        if kind == "Transformer" and transformer is None and not keys:
+            transformer = inside
+        elif kind == "Pooling" and transformer is not None and not keys:
+            keys = {"pooling_mode": _pooling(inside / "config.json"), "normalize": False}
+        elif kind == "Normalize" and keys:
+            keys["normalize"] = True
+        else:
+            known = "Transformer, then Pooling, then perhaps Normalize"
+            raise error(
+                "C634",
+                f"{modules}: the module {kind} is not supported at its place",
+                help=f"Known is {known}.",
+            )
+    if transformer is None or not keys:
+        raise error("C634", f"{modules} should name a Transformer and a Pooling")
+    return transformer, keys
+
+
+def _module_rows(modules: Path) -> list[tuple[str, str]]:
+    """(last part of the type, path) of each module; a path leads into the folder."""
+    rows = _read_json(modules)
+    found = []
+    for row in rows if isinstance(rows, list) else [None]:
+        kind, place = (row.get("type"), row.get("path")) if isinstance(row, dict) else (None, None)
+        if not isinstance(kind, str) or not isinstance(place, str):
+            raise error("C634", f"{modules} should be a list of modules, each with type and path")
+        if Path(place).is_absolute() or ".." in Path(place).parts or "\0" in place:
+            raise error("C635", f"{modules}: the path {place!r} leads out of the folder")
+        found.append((kind.rpartition(".")[2], place))
+    return found
+
+
+def _pooling(path: Path) -> str:
+    """The one pooling mode, from the new key or the old flags."""
+    config = read_config(path)
+    mode = config.get("pooling_mode")
+    if mode is None:
+        mode = [name for flag, name in POOLING_FLAGS.items() if config.get(flag)] or ["mean"]
+    modes = [mode] if isinstance(mode, str) else mode
+    if not isinstance(modes, list) or not all(isinstance(one, str) for one in modes) or not modes:
+        raise error("C636", f"{path}: pooling_mode = {json.dumps(mode)} should be a text")
+    if len(modes) > 1:
+        raise error("C636", f"{path}: several pooling modes at once ({', '.join(modes)}) are not supported")
+    if config.get("include_prompt", True) is not True:
+        raise error("C636", f"{path}: include_prompt = false is not supported: a model sees no prompts")
+    return str(modes[0])
+
+
+def _max_length(transformer: Path, folder: Path) -> int | None:
+    """max_seq_length of sentence_bert_config.json, if there is one."""
+    for place in dict.fromkeys((transformer, folder)):
+        for path in sorted(place.glob("sentence_*_config.json")):
+            found = read_config(path).get("max_seq_length")
+            if found is not None and (type(found) is not int or found < 1):
+                raise error(
+                    "C637", f"{path}: max_seq_length = {json.dumps(found)} should be a positive number"
+                )
+            if found is not None:
+                return int(found)
+    return None
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes().decode("utf-8-sig"))
+    except (ValueError, RecursionError) as fault:
+        raise error("C608", f"{path} is not valid JSON: {fault}") from None

@@ -1,0 +1,186 @@
+"""`transformula.load`: a model's folder of the ecosystem as a callable model."""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..compiler import lower, pipeline, reference
+from ..compiler.checkpoint import checkpoint_rows
+from ..compiler.config import Config
+from ..compiler.driver import Compiled
+from ..compiler.ir import Graph, walk_all
+from ..grammar.diagnostics import TransformulaError, did_you_mean, error
+from .checkpoint_table import checkpoint_table
+from .folder import ModelFolder, read_model_folder, unused_keys
+from .limits import input_rows, limit_rows, mask_rows
+from .numpy.border import check_call
+from .numpy.weights import Stored, Table, Weights, assemble, left_over, missing_weights, read_stored
+from .program import BACKENDS, Program
+
+Array = npt.NDArray[Any]
+Forward = Callable[[dict[str, Array]], Mapping[str, Array]]
+REFERENCE = "reference"
+DTYPES = ("float32", "float64")
+
+
+class LoadedModel:
+    """A model with its weights: call it with the ecosystem's names, get named results.
+
+    `config` is the effective config, `unused_config_keys` what nothing read, `unused_weights` stored tensors that the
+    model has no use for, `left_out` results that the file lacks weights for (only with strict=False), `max_length` the
+    longest text in tokens, `tokenizer_file` the folder's tokenizer.json.
+    """
+
+    def __init__(self, program: Program, folder: ModelFolder, forward: Forward, dtype: str) -> None:
+        self.program, self.dtype, self.backend = program, dtype, program.backend
+        made = program.compiled
+        self.config = made.config.effective()
+        self.unused_config_keys = unused_keys(folder.config, made.config.unread())
+        self.spec_name, self.entry = folder.spec_name, made.entry
+        self.tokenizer_file = folder.tokenizer_file
+        self.unused_weights: list[str] = []
+        self.left_out: dict[str, str] = {}
+        self._border = input_rows(made.formula), mask_rows(made.formula), limit_rows(made.formula)
+        places = [limit for name, table, limit in self._border[2] if name == "position" and table]
+        self.max_length = min([*places, *([folder.max_length] if folder.max_length else [])], default=None)
+        self._forward = forward
+
+    def __call__(self, input_ids: Any = None, attention_mask: Any = None, **others: Any) -> dict[str, Array]:
+        """The model's results by name for a batch, padded on either side. Raises `TransformulaError` for wrong inputs."""
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, **others}
+        try:
+            arrays = check_call(given, *self._border)
+        except ValueError as fault:
+            raise error("R910", f"{self.entry}: {fault}") from None
+        return dict(self._forward(arrays))
+
+    def __repr__(self) -> str:
+        results = ", ".join(out.name for out in self.program.compiled.formula.outputs)
+        return f"<{self.entry} of {self.spec_name} by {self.backend}, {self.dtype}: {results}>"
+
+
+def load(
+    folder: str | Path,
+    backend: str = "numpy",
+    dtype: str = "float32",
+    entry: str | None = None,
+    threads: int | None = None,
+    strict: bool = True,
+    spec: str | Path | None = None,
+) -> LoadedModel:
+    """The model of a folder with config.json and safetensors, or of sentence-transformers.
+
+    `backend` is "numpy", or "reference": the formulas as they stand, in float64. The spec is chosen by model_type, the
+    model by architectures, unless `spec` and `entry` choose. Weights that are missing, left over or of another shape are
+    one error; with strict=False, left-over ones are let be, and results that need a missing one are left out.
+    """
+    if backend != REFERENCE and backend not in BACKENDS:
+        known = [*BACKENDS, REFERENCE]
+        raise error(
+            "C621",
+            f"there is no backend `{backend}`",
+            help=did_you_mean(backend, known) or f"There are {', '.join(known)}.",
+        )
+    if dtype not in DTYPES:
+        raise error("C622", f"dtype = {dtype!r} is none of {', '.join(DTYPES)}")
+    found = read_model_folder(folder, spec, entry)
+    config = Config(found.module, found.config)
+    graph = lower.lower_entry(lower.choose_entry(found.module, found.entry), config)
+    stored, table, graph, left_out = _weights(found, graph, config, strict)
+    until = "formula" if backend == REFERENCE else None
+    stages, ledger = pipeline.run(graph, until=until)
+    program = Program(Compiled(found.module, config, graph.name, stages, ledger), backend)
+    weights = _checked(lambda: assemble(stored, table, strict), found.weights, "")
+    if backend == REFERENCE:
+        forward, dtype = _reference(graph, weights), "float64"
+    else:
+        forward = _generated(program, weights, dtype, threads)
+    model = LoadedModel(program, found, forward, dtype)
+    model.left_out = left_out
+    model.unused_weights = left_over(stored, table)
+    return model
+
+
+# ----------------------------------------------------------------------------------------------------- weights
+
+
+def _weights(
+    found: ModelFolder, graph: Graph, config: Config, strict: bool
+) -> tuple[Stored, Table, Graph, dict[str, str]]:
+    """The stored tensors, the table, and the graph without results that cannot be computed (told by name)."""
+    table = checkpoint_table(checkpoint_rows(found.module, graph.name, graph, config))
+    stored = _checked(lambda: read_stored(found.weights), found.weights, "")
+    missing = _checked(lambda: missing_weights(stored, table), found.weights, "")
+    lacking = {out.name: sorted(missing & _used(graph, out.name)) for out in graph.outputs}
+    lacking = {name: weights for name, weights in lacking.items() if weights}
+    if not lacking or len(lacking) == len(graph.outputs):
+        return stored, table, graph, {}
+    if strict:
+        advice = f"Only {', '.join(lacking)} needs what is missing: strict=False loads the model without it."
+        _checked(lambda: assemble(stored, table), found.weights, advice)
+    graph = restricted(graph, [out.name for out in graph.outputs if out.name not in lacking])
+    table = checkpoint_table(checkpoint_rows(found.module, graph.name, graph, config))
+    told = {name: f"not in the file: {', '.join(weights)}" for name, weights in lacking.items()}
+    return stored, table, graph, told
+
+
+def restricted(graph: Graph, outputs: list[str]) -> Graph:
+    """The graph with some of its results only, and the weights that they need."""
+    kept = tuple(out for out in graph.outputs if out.name in outputs)
+    used = frozenset[str]().union(*(_used(graph, name) for name in outputs))
+    return replace(graph, outputs=kept, weights=tuple(one for one in graph.weights if one.name in used))
+
+
+def _used(graph: Graph, output: str) -> set[str]:
+    roots = [out.node for out in graph.outputs if out.name == output]
+    return {str(one["name"]) for one in walk_all(roots) if one.op == "weight"}
+
+
+def _checked(read: Callable[[], Any], path: Path, advice: str) -> Any:
+    """Faults of files and weights as an error for people."""
+    try:
+        return read()
+    except ValueError as fault:
+        raise error("K010", f"{path}: {_without(str(fault), path)}", help=advice) from None
+    except OSError as fault:
+        raise error("K011", f"{path} cannot be read: {fault.strerror or fault}") from None
+
+
+def _without(text: str, path: Path) -> str:
+    """The text without the path that it begins with, which is told already."""
+    return text.removeprefix(f"{path}{os.sep}").removeprefix(f"{path}: ").removeprefix(f"{path} ")
+
+
+# ---------------------------------------------------------------------------------------------------- backends
+
+
+def _reference(graph: Graph, weights: Weights) -> Forward:
+    wide = {name: np.asarray(value, np.float64) for name, value in weights.items()}
+    return lambda given: reference.run(graph, wide, given)
+
+
+def _generated(program: Program, weights: Weights, dtype: str, threads: int | None) -> Forward:
+    """The class of the generated module, run from its source as the file would be."""
+    made = types.ModuleType(f"transformula_{program.name}")
+    exec(compile(program.source, f"<{program.name}: generated>", "exec"), made.__dict__)
+    model = made.__dict__["Model"](weights, dtype=dtype, threads=threads)
+
+    def forward(given: dict[str, Array]) -> Mapping[str, Array]:
+        try:
+            found: Mapping[str, Array] = model(**given)
+        except ValueError as fault:
+            raise error("R911", f"{program.name}: {fault}") from fault
+        return found
+
+    return forward
+
+
+__all__ = ["LoadedModel", "TransformulaError", "load", "restricted"]

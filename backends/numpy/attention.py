@@ -1,0 +1,107 @@
+"""Attention over packed rows: the kernel node as a call of the run-time kernel `attention`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...compiler.ir import Axis, Node, walk
+from .values import Unsupported, Value, transposed
+
+if TYPE_CHECKING:
+    from .packed import PackedWriter
+
+
+def write(writer: PackedWriter, one: Node, at: Mapping[str, Node]) -> Value:
+    """`heads = attention(Q, K, V, lengths, …)`; query, key and value are rows of heads."""
+    query, key, value = (writer.value(at[role]) for role in ("query", "key", "value"))
+    width, axis = one["width"], one["axis"]
+    if any(part.lead != "rows" or part.wide for part in (query, key, value)):
+        raise Unsupported("attention whose query or keys are not tokens")
+    groups, made = _heads(query, key, value, width)
+    arguments = [
+        _with_heads(query, (*made, width)),
+        _with_heads(key, (*groups, width)),
+        _with_heads(value, (*groups, *_width_of_value(value, groups))),
+        "lengths",
+    ]
+    if one["scale"] != 1:
+        arguments.append(f"scale={float(one['scale'])!r}")
+    if "see" in at:
+        arguments.append(f"see={_function(writer, at['see'], axis, (), 'see')}")
+    arguments.append(_hidden(writer, at))
+    if "bias" in at:
+        arguments.append(f"bias={_function(writer, at['bias'], axis, made, 'bias')}")
+    writer.need("attention")
+    own = _width_of_value(value, groups)
+    shape = ", ".join(["len(index)", *(writer.size(a) for a in (*(made or ()), *own))]) if made else f"len(index), 1, {writer.size(own[0])}"
+    name = writer.names.fresh(writer.origin(one).name or "heads")
+    buffer, room = writer.room(one, "heads", shape)
+    writer.explain(one)
+    writer.write(f"{name} = attention({', '.join(arguments)}, out={room})")
+    if not made:
+        writer.write(f"{name} = {name}[:, 0]")
+    return Value(name, "rows", (*made, *own), buffer=buffer)
+
+
+def _heads(query: Value, key: Value, value: Value, width: Axis) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """The head axes of keys and values, and those of the query (one more when queries are grouped)."""
+    groups = tuple(axis for axis in key.dims if axis != width)
+    made = tuple(axis for axis in query.dims if axis != width)
+    if set(groups) - set(value.dims):
+        raise Unsupported("attention whose keys have heads that the values lack")
+    if len(groups) > 1 or not set(groups) <= set(made) or len(made) - len(groups) > 1:
+        raise Unsupported("attention with more than one axis of heads and one of groups")
+    made = (*groups, *(axis for axis in made if axis not in groups))
+    if not groups and made:
+        raise Unsupported("attention with heads in the query alone")
+    return groups, made
+
+
+def _width_of_value(value: Value, groups: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    own = tuple(axis for axis in value.dims if axis not in groups)
+    if len(own) != 1:
+        raise Unsupported("attention whose values have several axes beside the heads")
+    return own
+
+
+def _with_heads(value: Value, dims: tuple[Axis, ...]) -> str:
+    """Rows with the heads before the width; one head where there is none."""
+    text = transposed(value, dims).wrapped
+    return f"{text}[:, None]" if len(dims) == 1 else text
+
+
+def _hidden(writer: PackedWriter, at: Mapping[str, Node]) -> str:
+    return "hidden=hidden"
+
+
+def _function(writer: PackedWriter, one: Node, axis: Axis, heads: tuple[Axis, ...], wish: str) -> str:
+    """A relation (or bias) of places as a function of the numbers of queries and keys, written before its use."""
+    from .writer import Writer
+
+    if not all(leaf.op in ("index", "const", "table", "weight", "counter", "carry") for leaf in walk([one]) if not leaf.args):
+        raise Unsupported(f"a {'mask' if wish == 'see' else 'bias'} that depends on the tokens")
+    if any(leaf.op == "carry" for leaf in walk([one])):
+        raise Unsupported("a bias that a loop carries")
+    rows = [a for a in one.axes if a.ragged and a != axis and a != writer.batch]
+    if len(rows) > 1 or any(a not in (*rows, axis, *heads) for a in one.axes):
+        raise Unsupported(f"a {'mask' if wish == 'see' else 'bias'} with other axes than heads, queries and keys")
+    name = writer.names.fresh(wish)
+    inner = Writer(writer.graph, writer.names, writer.parameters, writer.batch)
+    inner.lines, inner.used = writer.lines, writer.used
+    inner.indent, inner.counters = writer.indent + 1, writer.counters
+    query = rows[0] if rows else None
+    inner.by_axis = {axis: "keys", **({query: "queries"} if query is not None else {})}
+    writer.explain(one)
+    writer.write(f"def {name}(queries: int, keys: int) -> NDArray[Any]:")
+    inner.body([one])
+    found = inner.value(one)
+    dims = (*heads, *((query,) if query is not None else ()), axis)
+    dims = tuple(a for a in dims if a in one.axes or a in heads and wish == "bias")
+    text = inner.fit(found, "", dims)
+    sizes = [writer.size(a) for a in heads] if wish == "bias" else []
+    inner.write(f"return np.broadcast_to({text}, ({', '.join([*sizes, 'queries', 'keys'])}))")
+    return name
+
+
+__all__ = ["write"]

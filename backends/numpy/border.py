@@ -1,0 +1,171 @@
+"""Run-time text of the NumPy backend that checks a call; the emitter copies it into generated modules.
+
+One implementation for generated modules and for the reference: what a call may look like is told by three literals that
+backends/limits.py makes of a graph:
+
+    inputs   ((name, kind, names of its dimensions, whether it is needed), …)   kind: "int", "bool" or "real"
+    masks    ((name of the mask, the input that it masks), …)                   both [batch, length]
+    limits   ((name, table, limit), …)                                          ids below the limit; "position" by length
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+InputRow = tuple[str, str, tuple[str, ...], bool]
+MaskRow = tuple[str, str]
+LimitRow = tuple[str, str, int]
+
+
+def check_call(
+    given: Mapping[str, Any], inputs: Sequence[InputRow], masks: Sequence[MaskRow], limits: Sequence[LimitRow]
+) -> dict[str, NDArray[Any]]:
+    """The inputs of a call as arrays, None left out; ValueError says what is wrong and with which input.
+
+    Ids are integers inside their tables wherever the mask shows an example; texts fit into the table of positions.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    positions = any(table_of == "position" for table_of, _, _ in limits)
+    known = [
+        *(row[0] for row in inputs),
+        *(mask for mask, _ in masks),
+        *(["position_ids"] if positions else []),
+    ]
+    check_names(list(given), known, [row[0] for row in inputs if row[3]])
+    arrays: dict[str, NDArray[Any]] = {}
+    sizes: dict[str, tuple[int, str]] = {}
+    for name, kind, dimensions, _ in inputs:
+        if name in given:
+            arrays[name] = as_input(name, given[name], kind)
+            check_dimensions(name, arrays[name], dimensions, sizes)
+    for mask, masked in masks:
+        if mask in given and masked in arrays:
+            arrays[mask] = as_input(mask, given[mask], "mask")
+            check_like(mask, arrays[mask], masked, arrays[masked].shape[:2])
+    if "position_ids" in given:
+        arrays["position_ids"] = as_input("position_ids", given["position_ids"], "int")
+    check_limits(arrays, inputs, masks, limits)
+    return arrays
+
+
+def check_names(given: Sequence[str], known: Sequence[str], needed: Sequence[str]) -> None:
+    """No unknown input, and none missing."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            advice = f"did you mean {near[0]}? It" if near else "it"
+            raise ValueError(f"there is no input {name!r}: {advice} takes {', '.join(known)}")
+    for name in needed:
+        if name not in given:
+            raise ValueError(f"the input {name!r} is missing")
+
+
+def as_input(name: str, value: Any, kind: str) -> NDArray[Any]:
+    """An input as an array of its kind; whole numbers are needed for ids, and no rounding happens."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.empty(0, object)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name} should be an array of numbers with rows of one length, not {type(value).__name__}"
+        )
+    if kind == "int" and array.dtype.kind != "i":
+        whole = array.astype(np.int64) if np.isfinite(array).all() else None
+        if whole is None or array.dtype.kind == "b" or (whole != array).any():
+            raise ValueError(f"{name} should be whole numbers, not {array.dtype}")
+        return whole
+    return array
+
+
+def check_dimensions(
+    name: str, array: NDArray[Any], dimensions: Sequence[str], sizes: dict[str, tuple[int, str]]
+) -> None:
+    """The right number of dimensions, those of one name of one size in all inputs."""
+    if array.ndim != len(dimensions):
+        raise ValueError(
+            f"{name} should be [{', '.join(dimensions)}], not an array of shape {list(array.shape)}"
+        )
+    for axis, size in zip(dimensions, array.shape, strict=True):
+        if axis.isdigit():
+            if size != int(axis):
+                raise ValueError(f"{name} should be [{', '.join(dimensions)}], not {list(array.shape)}")
+            continue
+        first, other = sizes.setdefault(axis, (size, name))
+        if size != first:
+            raise ValueError(f"{name} has {size} along {axis}, {other} has {first}")
+
+
+def check_like(name: str, array: NDArray[Any], other: str, shape: Sequence[int]) -> None:
+    """A mask has the shape of what it masks."""
+    if array.shape != tuple(shape):
+        raise ValueError(f"{name} is {list(array.shape)}, and {other} is {list(shape)}: they should be alike")
+
+
+def check_limits(
+    arrays: dict[str, NDArray[Any]],
+    inputs: Sequence[InputRow],
+    masks: Sequence[MaskRow],
+    limits: Sequence[LimitRow],
+) -> None:
+    """Ids are inside their tables, and texts no longer than the table of positions."""
+    masks_of = {masked: mask for mask, masked in masks}
+    first = next((row for row in inputs if len(row[2]) > 1 and row[0] in arrays), None)
+    if first is None:
+        return
+    length = first[2][1]
+    real = real_places(arrays.get(masks_of.get(first[0], "")), arrays[first[0]].shape[:2])
+    for name, table, limit in limits:
+        if name == "position" and "position_ids" not in arrays:
+            check_length(length, int(real.sum(axis=1).max(initial=0)), limit, table)
+            continue
+        name = "position_ids" if name == "position" else name
+        if name not in arrays:
+            continue
+        own = next((row[2] for row in inputs if row[0] == name), ())
+        if name == "position_ids":
+            check_ids(name, placed(arrays[name], real)[real], limit, table)
+        elif own[1:2] == (length,):
+            check_ids(name, arrays[name][real], limit, table)
+        else:
+            check_ids(name, arrays[name], limit, table)
+
+
+def placed(position_ids: NDArray[Any], real: NDArray[np.bool_]) -> NDArray[Any]:
+    """position_ids for each row of the batch; one row serves all."""
+    try:
+        return np.broadcast_to(position_ids, real.shape)
+    except ValueError:
+        raise ValueError(
+            f"position_ids is {list(position_ids.shape)}, it should be {list(real.shape)}"
+        ) from None
+
+
+def real_places(mask: NDArray[Any] | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Which places belong to an example: those from the first to the last that its mask shows."""
+    if mask is None:
+        return np.ones(shape, np.bool_)
+    see = np.asarray(mask) != 0
+    begun = np.logical_or.accumulate(see, axis=1)
+    ended = np.logical_or.accumulate(see[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray(begun & ended, np.bool_)
+
+
+def check_ids(name: str, values: NDArray[Any], limit: int, table: str = "") -> None:
+    """Every id is one of 0 … limit - 1."""
+    if not values.size:
+        return
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high >= limit:
+        told = f" of the table {table}" if table else ""
+        raise ValueError(f"{name} holds {low if low < 0 else high}, the rows{told} are 0 … {limit - 1}")
+
+
+def check_length(axis: str, length: int, limit: int, table: str = "") -> None:
+    """A text fits into the table of positions."""
+    if length > limit:
+        told = f"the table of positions {table}" if table else "the table of positions"
+        raise ValueError(f"a text has {length} entries along {axis}, {told} has {limit}: cut it, or split it")

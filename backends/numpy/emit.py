@@ -1,0 +1,190 @@
+"""A compiled model → the text of a standalone NumPy module.
+
+Two ways to write: packed rows of many examples (packed.py), and, where a formula needs what packing cannot express, one
+example at a time with all axes (examples.py). The choice and its reason are a line of the ledger.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from ...compiler.checkpoint import checkpoint_rows
+from ...compiler.driver import Compiled
+from ...compiler.ir import Graph, walk_all
+from ...grammar.diagnostics import TransformulaError, error
+from ..checkpoint_table import checkpoint_table, table_source
+from ..limits import input_rows, limit_rows, mask_rows
+from . import border_text, copying, examples
+from .mangling import Names, comment, identifier
+from .packed import PackedWriter
+from .parameters import Parameters, write_parameters
+from .values import Unsupported
+from .writer import Writer
+
+ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs", "prepared")
+PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "keep", "finished")
+
+
+def emit(compiled: Compiled) -> str:
+    """The text of the module. Raises `TransformulaError` for what no NumPy module can do yet."""
+    graph = compiled.graph
+    if graph.batch is None:
+        raise error(
+            "X991",
+            f"`{compiled.entry}` is an objective: the NumPy backend compiles models",
+            help="Evaluate it with the reference, or compile the model that it uses.",
+        )
+    try:
+        parts = _packed(graph)
+        compiled.ledger.fired("schedule", "packed", "token-wise work runs on packed rows, attention per example")
+    except Unsupported as reason:
+        compiled.ledger.refused("schedule", "packed", "token-wise work runs on packed rows", str(reason))
+        try:
+            parts = examples.write(graph)
+        except Unsupported as fault:
+            raise error("X992", f"`{compiled.entry}` cannot be written with NumPy yet: {fault}") from None
+    return _fill(compiled, parts)
+
+
+class Written:
+    """What a way of writing hands to the template."""
+
+    def __init__(self, writer: Writer, prepare: list[str], call: list[str], body: list[str], needs: set[str]) -> None:
+        self.writer, self.prepare, self.call, self.body, self.needs = writer, prepare, call, body, needs
+
+
+def _packed(graph: Graph) -> Written:
+    assert graph.batch is not None
+    lengths = {name for one in graph.inputs for name in border_text.lengths_of(graph, one)}
+    if len(lengths) != 1:
+        raise Unsupported("the inputs have no length, or several")
+    names = Names((*copying.names(), "given", "wanted", "lengths", "hidden", "index", "positions", "shape", "where"))
+    names.fresh(compiled_class(graph))
+    parameters = Parameters(graph, Names())
+    writer = PackedWriter(graph, names, parameters, graph.batch)
+    arguments = border_text.argument_names(graph, names)
+    positions = _has_positions(graph)
+    writer.indent = 2
+    for one in walk_all(graph.roots):
+        if one.op == "input":
+            examples.bind_input(writer, one, arguments[one["name"]], writer.shape(one))
+    writer.body(graph.roots)
+    for out in graph.outputs:
+        _, dims = writer.shape(out.node)
+        lead = "rows" if any(a.ragged and a != graph.batch for a in out.axes) else "examples"
+        order = tuple(axis for axis in out.axes if axis in dims)
+        value = writer.value(out.node)
+        text = writer.fit(value, lead, order)
+        if value.lead != lead or len(value.dims) < len(order):
+            sizes = ", ".join(writer.lead_sizes(lead) + [writer.size(a) for a in order])
+            text = f"np.broadcast_to({text}, ({sizes},))"
+        writer.write(f'if "{out.name}" in wanted:')
+        writer.write(f'    results["{out.name}"] = {text}')
+    body = _rows_function(graph, arguments, positions, writer.lines)
+    prepare, needs = _prepare(graph, parameters)
+    call = ["    " * 2 + line if line else "" for line in border_text.packed_call(graph, arguments, _mask(graph), positions)]
+    return Written(writer, prepare, call, body, writer.used | needs | set(PACKED))
+
+
+def compiled_class(graph: Graph) -> str:
+    """The name of the module's class."""
+    return identifier(graph.name)
+
+
+def _mask(graph: Graph) -> str:
+    rows = mask_rows(graph)
+    return rows[0][0] if rows else "attention_mask"
+
+
+def _has_positions(graph: Graph) -> bool:
+    return any(one.op == "position" for one in walk_all(graph.roots))
+
+
+def _rows_function(graph: Graph, arguments: dict[str, str], positions: bool, lines: list[str]) -> list[str]:
+    extra = ["positions"] if positions else []
+    shown = ", ".join(
+        [
+            "wanted: list[str]",
+            "lengths: NDArray[np.intp]",
+            "hidden: NDArray[np.bool_] | None",
+            "index: NDArray[np.intp]",
+            *(f"{name}: NDArray[Any]" for name in extra),
+            *(f"{arguments[i.name]}: {'NDArray[Any]' if i.required else 'Any'}" for i in graph.inputs),
+        ]
+    )
+    head = [
+        f"    def rows(self, {shown}) -> dict[str, NDArray[Any]]:",
+        '        """The formulas, on packed rows: the tokens of whole examples one after the other, `lengths` rows each."""',
+    ]
+    return [*head, "        results: dict[str, NDArray[Any]] = {}", *lines, "        return results"]
+
+
+def _prepare(graph: Graph, parameters: Parameters) -> tuple[list[str], set[str]]:
+    writer = Writer(graph, Names((*copying.names(), "weights", "dtype", "threads", "self")), None, None)
+    writer.indent = 2
+    write_parameters(parameters, writer)
+    return writer.lines, writer.used
+
+
+def _fill(compiled: Compiled, parts: Any) -> str:
+    graph, formula = compiled.graph, compiled.formula
+    name = compiled_class(graph)
+    imports, kernels = copying.copied((*ALWAYS, *parts.needs), ("Any", "NDArray", "Path"))
+    template = Environment(
+        loader=PackageLoader("transformula.backends.numpy"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    ).get_template("module.py.j2")
+    weights = sum(math.prod(w.shape) for w in graph.weights)  # type: ignore[arg-type]
+    signature = [f"{i.name}: Any" if i.required else f"{i.name}: Any = None" for i in graph.inputs]
+    masks = [mask for mask, _ in mask_rows(formula)]
+    extra = [*masks, *(["position_ids"] if _has_positions(formula) and "position_ids" not in [i.name for i in graph.inputs] else [])]
+    required = [s for s in signature if "=" not in s]
+    optional = [f"{m}: Any = None" for m in extra] + [s for s in signature if "=" in s]
+    text = template.render(
+        title=f"{name}: {comment(compiled.module.name, 60)} as a NumPy module, generated from its formulas.",
+        about=[
+            f"{weights:,} parameters. Needs numpy and the standard library. Example:",
+            "",
+            f'    model = {name}.load("folder with model.safetensors")',
+            f'    model({", ".join(f"{i.name}=…" for i in graph.inputs if i.required)})["{graph.outputs[0].name}"]',
+        ],
+        imports=imports,
+        inputs=repr(input_rows(formula)),
+        masks=repr(mask_rows(formula)),
+        limits=repr(limit_rows(formula)),
+        outputs=repr(tuple((o.name, tuple(_dimension(a) for a in o.axes)) for o in graph.outputs)),
+        checkpoint=table_source(_table(compiled), "").rstrip("\n") + "\n",
+        name=name,
+        doc=f"{name} with its weights; call it with a (padded) batch.",
+        call_doc="Results by name, for a batch padded on either side; `outputs` chooses some of them.",
+        prepare=parts.prepare,
+        signature=", ".join([*required, *optional, "outputs: Any = None"]),
+        given="{" + ", ".join(f'"{n}": {n}' for n in [*(i.name for i in graph.inputs), *extra]) + "}",
+        call=parts.call,
+        body=parts.body,
+        kernels=kernels,
+    )
+    return _tidy(text)
+
+
+def _dimension(axis: Any) -> str:
+    return str(axis.size) if isinstance(axis.size, int) else axis.name
+
+
+def _table(compiled: Compiled) -> Any:
+    try:
+        return checkpoint_table(checkpoint_rows(compiled.module, compiled.entry, compiled.graph, compiled.config))
+    except TransformulaError:
+        raise
+
+
+def _tidy(text: str) -> str:
+    """No spaces at line ends, at most two empty lines, one newline at the end."""
+    lines = [line.rstrip() for line in text.split("\n")]
+    kept: list[str] = []
+    for line in lines:
+        if line or len(kept) < 2 or kept[-1] or kept[-2]:
+            kept.append(line)
+    return "\n".join(kept).strip("\n") + "\n"

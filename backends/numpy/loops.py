@@ -1,0 +1,69 @@
+"""Loops over layers stay loops: a state is a variable that each step replaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...compiler.ir import Node, walk, walk_all
+from .values import Value
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+
+def write(writer: Writer, one: Node) -> Value:
+    """Writes a loop node: its first states, the `for`, and the next states at the end of each step."""
+    ident, slots = one["loop"], one["slots"]
+    first = [writer.value(arg) for arg in one.args[:slots]]
+    stop = writer.value(one.args[slots])
+    carries = carried(one)
+    names = [writer.names.fresh(state_name(writer, one, slot)) for slot in range(slots)]
+    states = [writer.start_state(one, slot, names[slot], first[slot]) for slot in range(slots)]
+    for slot, state in enumerate(states):
+        if (ident, slot) in kept(writer, one):
+            writer.histories[ident, slot] = writer.names.fresh(f"{names[slot]}_states")
+            writer.write(f"{writer.histories[ident, slot]} = [np.array({names[slot]})]")
+        writer.memo[("like", ident, slot)] = state  # type: ignore[index]
+        for carry in carries:
+            if carry["slot"] == slot:
+                writer.memo[carry] = state
+    variable = writer.counters[ident] = writer.names.fresh(one["name"] or "step")
+    start = f"{one['start']}, " if one["start"] else ""
+    writer.write(f"for {variable} in range({start}{stop.text}):")
+    writer.indent += 1
+    writer.step(one, names, states)
+    writer.indent -= 1
+    for slot, state in enumerate(states):
+        writer.memo[one, slot] = state  # type: ignore[index]
+    return Value(names[0], states[0].lead, states[0].dims)
+
+
+def state_name(writer: Writer, one: Node, slot: int) -> str:
+    """The name that the spec gives the state."""
+    return writer.origin(one["body"][slot]).name or writer.origin(one).name or "state"
+
+
+def carried(one: Node) -> list[Node]:
+    """The nodes of a body that stand for its states at the start of a step."""
+    return [part for part in walk(one["body"]) if part.op == "carry" and part["loop"] == one["loop"]]
+
+
+def kept(writer: Writer, one: Node) -> set[tuple[int, int]]:
+    """The states whose whole history somebody reads."""
+    found: set[tuple[int, int]] = set()
+    for part in walk_all(writer.graph.roots):
+        if part.op == "history" and part.args[0]["loop"] == one["loop"]:
+            found.add((one["loop"], part["slot"]))
+        if part.op == "past" and part["loop"] == one["loop"]:
+            found.add((one["loop"], part["slot"]))
+    return found
+
+
+def end_step(writer: Writer, one: Node, names: list[str], new: list[Value]) -> None:
+    """Puts the next states in their variables, all at once, and into the histories."""
+    pairs = [(name, value.text) for name, value in zip(names, new, strict=True) if value.text != name]
+    if pairs:
+        writer.write(f"{', '.join(n for n, _ in pairs)} = {', '.join(t for _, t in pairs)}")
+    for slot, name in enumerate(names):
+        if (one["loop"], slot) in writer.histories:
+            writer.write(f"{writer.histories[one['loop'], slot]}.append(np.array({name}))")

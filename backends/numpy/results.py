@@ -1,0 +1,105 @@
+"""Run-time text of the NumPy backend around a call: which results are wanted, and how they are put together.
+
+Copied into generated modules like kernels.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+OutputRow = tuple[str, tuple[str, ...]]  # (name, names of its dimensions: batch, lengths, or sizes as numbers)
+Results = dict[str, NDArray[Any]]
+
+
+def check_outputs(wanted: Sequence[str] | None, outputs: Sequence[OutputRow]) -> list[str]:
+    """The names of the results to compute: all, or those asked for; ValueError names an unknown one."""
+    known = [row[0] for row in outputs]
+    if wanted is None:
+        return known
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"there is no result {name!r}: there is {', '.join(known)}")
+    return [name for name in known if name in wanted]
+
+
+def rows_of(
+    given: Mapping[str, NDArray[Any]], name: str, where: NDArray[np.intp], default: NDArray[Any] | None
+) -> Any:
+    """The packed rows of an input [batch, seq, …]; what is not given is the default."""
+    if name not in given:
+        return default
+    value = given[name]
+    if value.ndim == 1 or (value.shape[0] == 1 and name == "position_ids"):
+        return value.reshape(-1)[where % value.shape[-1]]
+    return value.reshape(-1, *value.shape[2:])[where]
+
+
+def chunk_rows(starts: NDArray[np.intp], lengths: NDArray[np.intp], part: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The numbers of the packed rows of some examples, example after example."""
+    sizes = lengths[part]
+    shift = starts[part] - (np.cumsum(sizes) - sizes)
+    return np.asarray(np.repeat(shift, sizes) + np.arange(int(sizes.sum())), np.intp)
+
+
+def keep(results: Results, name: str, value: NDArray[Any], at: NDArray[np.intp], size: int) -> None:
+    """Puts a chunk's part of a result at its places, zeros elsewhere; safe from several threads."""
+    whole = results.get(name)
+    if whole is None:
+        whole = results.setdefault(name, np.zeros((size, *value.shape[1:]), value.dtype))
+    whole[at] = value
+
+
+def finished(
+    results: Results,
+    wanted: Sequence[str],
+    outputs: Sequence[OutputRow],
+    where: NDArray[np.intp],
+    shape: tuple[int, ...],
+    dtype: Any,
+) -> Results:
+    """Results in the caller's shapes: rows back at their padded places, zeros where there is padding or no example."""
+    made: Results = {}
+    for name, dimensions in outputs:
+        if name not in wanted:
+            continue
+        sizes = [int(d) for d in dimensions if d.isdigit()]
+        per_row = len(dimensions) > len(sizes) + 1
+        value = results.get(name)
+        if value is None:
+            value = np.zeros((len(where) if per_row else shape[0], *sizes), dtype)
+        if per_row:
+            padded = np.zeros((shape[0] * shape[1], *value.shape[1:]), value.dtype)
+            padded[where] = value
+            value = padded.reshape(*shape, *value.shape[1:])
+        made[name] = checked_result(name, value)
+    return made
+
+
+def checked_result(name: str, value: NDArray[Any]) -> NDArray[Any]:
+    """The result, or an error when an entry that does not exist was read into it."""
+    if value.dtype.kind == "f" and np.isnan(value).any():
+        raise ValueError(f"{name} reads an entry that does not exist (or the weights or inputs hold NaN)")
+    return value
+
+
+def row_of_example(x: NDArray[Any], lengths: NDArray[np.intp], number: int) -> NDArray[Any]:
+    """x[seq = number] of each example: the row of that number; NaN for an example that is shorter."""
+    starts = np.cumsum(lengths) - lengths
+    y: NDArray[Any] = x[np.minimum(starts + number, len(x) - 1)]
+    short = lengths <= number
+    if short.any():
+        y[short] = np.nan
+    return y
+
+
+def put_example(whole: NDArray[Any], value: NDArray[Any], example: int, columns: Sequence[Any]) -> None:
+    """whole[example, c1, c2, …] = value, a length's entries at their padded columns, other axes as they are."""
+    index = [np.arange(size) if isinstance(c, str) else c for c, size in zip(columns, value.shape, strict=True)]
+    whole[(example, *np.ix_(*index))] = value
+
+
+def prepared(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """A parameter in the model's type, contiguous."""
+    return np.ascontiguousarray(array, dtype)

@@ -1,0 +1,454 @@
+"""The writer: nodes of a graph → lines of Python, each named value a line with the formula it implements.
+
+This part writes values with all their axes (one example at a time, and parameters prepared at loading). packed.py adds
+packed rows of many examples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from ...compiler import kernels as kernel_table
+from ...compiler.ir import Axis, Graph, Node, Origin, walk
+from ...compiler.passes.parameters import has_weight, is_parameter, stack_picks
+from . import expressions, loops
+from .mangling import Names, comment
+from .parameters import Parameters
+from .values import Unsupported, Value, aligned, transposed
+
+
+class Writer:
+    """Writes the nodes of one scope (a function's body, or a loop's) in order."""
+
+    def __init__(self, graph: Graph, names: Names, parameters: Parameters | None, batch: Axis | None) -> None:
+        self.graph, self.names, self.parameters, self.batch = graph, names, parameters, batch
+        self.lines: list[str] = []
+        self.indent = 0
+        self.memo: dict[Node, Value] = {}
+        self.used: set[str] = set()
+        self.stacks = {weight.name: weight.stack for weight in graph.weights}
+        self.counters: dict[int, str] = {}
+        self.histories: dict[tuple[int, int], str] = {}
+        self.sizes: dict[Axis, str] = {}
+        self.by_axis: dict[Axis, str] = {}
+        self._told: tuple[str, int] | None = None
+        self._readers: dict[Node, int] = {}
+
+    # ------------------------------------------------------------------------------------------------- writing
+
+    def write(self, line: str = "") -> None:
+        """A line at the present depth."""
+        self.lines.append("    " * self.indent + line if line else "")
+
+    def need(self, *names: str) -> None:
+        """Run-time kernels that the text calls."""
+        self.used.update(names)
+
+    def explain(self, one: Node) -> None:
+        """The formula that the next lines implement, once."""
+        origin = self.graph.origins.get(one)
+        if origin is None or origin.span is None:
+            return
+        place = (origin.span.source.name, origin.span.line)
+        if place != self._told:
+            self._told = place
+            text = origin.span.source.line(origin.span.line).strip()
+            self.write(f"# {comment(place[0].rsplit('/', 1)[-1], 40)}:{place[1]}  {comment(text)}")
+
+    def origin(self, one: Node) -> Origin:
+        """Where the node comes from."""
+        return self.graph.origins.get(one, Origin())
+
+    def body(self, roots: Iterable[Node]) -> None:
+        """Writes everything that the roots need, in order."""
+        roots = tuple(roots)
+        order = [one for one in walk(roots, enter=self._enter) if self._enter(one)]
+        self._count_readers(order, roots)
+        self.plan(order, roots)
+        for one in order:
+            if one not in self.memo and not self.is_ready(one):
+                self.memo[one] = self.made(one)
+
+    def plan(self, order: list[Node], roots: tuple[Node, ...]) -> None:
+        """Hook: what must be known before the lines are written."""
+
+    def _enter(self, one: Node) -> bool:
+        return one not in self.memo and not self.is_ready(one)
+
+    def is_ready(self, one: Node) -> bool:
+        """Whether the value needs no line here: a constant or a parameter."""
+        return one.op == "const" or self.hoisted(one)
+
+    def hoisted(self, one: Node) -> bool:
+        """Whether the value is prepared when the model is loaded."""
+        return (
+            self.parameters is not None
+            and one.op not in ("const", "counter")
+            and is_parameter(one)
+            and (has_weight(one) or bool(one.axes))
+            and stack_picks(one, self.stacks) is not None
+        )
+
+    def _count_readers(self, order: list[Node], roots: tuple[Node, ...]) -> None:
+        for one in order:
+            for arg in one.args:
+                self._readers[arg] = self._readers.get(arg, 0) + 1
+            if one.op == "loop":
+                for part in walk(one["body"]):
+                    for arg in part.args:
+                        self._readers[arg] = self._readers.get(arg, 0) + 1
+        for root in roots:
+            self._readers[root] = self._readers.get(root, 0) + 2
+
+    def value(self, one: Node) -> Value:
+        """The value of a node that is written already, or needs no line."""
+        if one in self.memo:
+            return self.memo[one]
+        if one.op == "const":
+            return literal(one)
+        if self.hoisted(one):
+            assert self.parameters is not None
+            return self.parameters.array(one, self)
+        made = self.made(one)
+        self.memo[one] = made
+        return made
+
+    def made(self, one: Node) -> Value:
+        """Writes the node: its own line if it has a name or several readers, else text for its reader."""
+        method: Callable[[Node], Value] | None = getattr(self, f"_{one.op}", None)
+        if method is None:
+            raise Unsupported(f"the operation {one.op} has no NumPy form")
+        found = method(one)
+        return self.settled(one, found)
+
+    def settled(self, one: Node, found: Value) -> Value:
+        """Gives the value a line of its own where that reads better or saves work."""
+        if found.text.isidentifier() or found.number and self._readers.get(one, 0) <= 1:
+            return found
+        heavy = self._readers.get(one, 0) > 1 and one.op not in ("rename", "state")
+        if heavy or self.origin(one).name and one.op in ("map", "reduce", "contract", "pick", "concat"):
+            return self.assigned(one, found)
+        return found
+
+    def assigned(self, one: Node, found: Value, wish: str = "") -> Value:
+        """A line `name = text`."""
+        name = self.names.fresh(wish or self.origin(one).name or one.op)
+        self.explain(one)
+        self.write(f"{name} = {found.text}")
+        return found.named(name)
+
+    # -------------------------------------------------------------------------------------------------- shapes
+
+    def shape(self, one: Node) -> tuple[str, tuple[Axis, ...]]:
+        """The lead and the other axes of a node's value."""
+        return "", tuple(axis for axis in one.axes if axis != self.batch)
+
+    def size(self, axis: Axis) -> str:
+        """The number of entries along an axis, as text."""
+        if isinstance(axis.size, int):
+            return str(axis.size)
+        if axis in self.by_axis:
+            return self.by_axis[axis]
+        for known, text in self.sizes.items():
+            if known.size == axis.size:
+                return text
+        raise Unsupported(f"the length {axis.size} is not known here")
+
+    def fit(self, value: Value, lead: str, dims: tuple[Axis, ...]) -> str:
+        """Text of the value that broadcasts against the shape."""
+        return aligned(value, lead, dims)
+
+    def order(self, one: Node, values: Iterable[Value]) -> tuple[str, tuple[Axis, ...]]:
+        """The shape of an entry-by-entry result, in the order of its largest operand."""
+        lead, dims = self.shape(one)
+        for value in values:
+            if set(value.dims) == set(dims):
+                return lead, value.dims
+        found = tuple(dict.fromkeys(axis for value in values for axis in value.dims))
+        return lead, found
+
+    # -------------------------------------------------------------------------------------------------- leaves
+
+    def _weight(self, one: Node) -> Value:
+        raise Unsupported("a weight is used before it is prepared")
+
+    def _table(self, one: Node) -> Value:
+        inner = ", ".join(number(v) for v in one["values"])
+        return Value(f"np.array([{inner}])", "", one.axes, wide=True)
+
+    def _index(self, one: Node) -> Value:
+        return Value(f"np.arange({self.size(one['axis'])})", "", (one["axis"],), wide=True)
+
+    def _size(self, one: Node) -> Value:
+        return Value(self.size(one["axis"]), "", (), wide=True, number=True)
+
+    def _counter(self, one: Node) -> Value:
+        return Value(self.counters[one["loop"]], "", (), wide=True, number=True)
+
+    def _input(self, one: Node) -> Value:
+        raise Unsupported(f"the input {one['name']} is not bound")
+
+    # ------------------------------------------------------------------------------------------ entry by entry
+
+    def _map(self, one: Node) -> Value:
+        values = [self.value(arg) for arg in one.args]
+        lead, dims = self.order(one, values)
+        wide = expressions.is_wide(one, values)
+        texts = []
+        for value, arg in zip(values, one.args, strict=True):
+            text = self.fit(value, lead, dims)
+            narrow = one.kind != "bool" and not wide and value.wide and arg.kind != "bool" and not value.number
+            texts.append(f"{text}.astype({self.dtype})" if narrow else text)
+        made, atom, needs = expressions.scalar(one["fn"], texts)
+        self.need(*needs)
+        plain = all(value.number for value in values)
+        return Value(made, lead, dims, atom, owned=True, wide=wide, number=plain)
+
+    dtype = "self.dtype"
+
+    def _rename(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        pairs = dict(one["pairs"])
+        dims = tuple(pairs.get(axis, axis) for axis in value.dims)
+        return Value(value.text, value.lead, dims, value.atom, value.buffer, value.owned, value.wide, value.number)
+
+    def _split(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        at = value.dims.index(one["axis"])
+        dims = value.dims[:at] + one["into"] + value.dims[at + 1 :]
+        return self._reshaped(value, dims)
+
+    def _merge(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        kept = tuple(axis for axis in value.dims if axis not in one["gone"])
+        value = transposed(value, (*kept, *one["gone"]))
+        return self._reshaped(value, (*kept, one["into"]))
+
+    def _reshaped(self, value: Value, dims: tuple[Axis, ...]) -> Value:
+        sizes = [self.size(axis) for axis in dims]
+        lead = ["-1"] if value.lead else []
+        text = f"{value.wrapped}.reshape({', '.join([*lead, *sizes])})"
+        return Value(text, value.lead, dims, buffer=value.buffer, wide=value.wide)
+
+    def _widen(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        dims = (*value.dims, one["axis"])
+        sizes = ", ".join(self.lead_sizes(value.lead) + [self.size(axis) for axis in dims])
+        inner = aligned(value, value.lead, dims) if value.dims or value.lead else value.text
+        return Value(f"np.broadcast_to({inner}, ({sizes},))", value.lead, dims, wide=value.wide)
+
+    def lead_sizes(self, lead: str) -> list[str]:
+        """The size of the leading dimension, as text."""
+        return []
+
+    def _concat(self, one: Node) -> Value:
+        lead, _ = self.shape(one)
+        kept = tuple(axis for axis in one.axes[:-1] if axis in self.shape(one)[1])
+        values = [self.value(arg) for arg in one.args]
+        if all(a is None for a in one["along"]) and all(v.lead == lead and set(v.dims) == set(kept) for v in values):
+            stacked = ", ".join(transposed(v, kept).text for v in values)
+            wide = all(v.wide for v in values)
+            return Value(f"np.stack([{stacked}], axis=-1)", lead, (*kept, one["into"]), owned=True, wide=wide)
+        texts = []
+        for arg, axis in zip(one.args, one["along"], strict=True):
+            value = self.value(arg)
+            dims = (*kept, axis or one["into"])
+            text = self.fit(value, lead, dims) if axis else f"{self._boxed(self.fit(value, lead, kept))}[..., None]"
+            if len(value.dims) < len(kept) + (1 if axis else 0) or (value.lead != lead):
+                sizes = self.lead_sizes(lead) + [self.size(a) for a in kept] + [self.size(axis) if axis else "1"]
+                text = f"np.broadcast_to({text}, ({', '.join(sizes)},))"
+            texts.append(text)
+        wide = all(self.value(arg).wide for arg in one.args)
+        return Value(f"np.concatenate([{', '.join(texts)}], axis=-1)", lead, (*kept, one["into"]), owned=True, wide=wide)
+
+    @staticmethod
+    def _boxed(text: str) -> str:
+        return text if text.replace("_", "a").replace(".", "a").isalnum() and not text[0].isdigit() else f"np.asarray({text})"
+
+    # ------------------------------------------------------------------------------------------ along the axes
+
+    def visible(self, axes: Iterable[Axis], lead: str, dims: tuple[Axis, ...]) -> list[str]:
+        """Conditions on the lengths among the axes: which of their entries may be seen."""
+        return [aligned(Value("visible", "", (axis,)), lead, dims) for axis in axes if axis.ragged]
+
+    def _condition(self, one: Node, over: Iterable[Axis], lead: str, dims: tuple[Axis, ...]) -> str:
+        parts = self.visible(over, lead, dims)
+        if len(one.args) > 1:
+            value = self.value(one.args[1])
+            parts.append(self.fit(value, lead, dims))
+        return " & ".join(parts)
+
+    def _reduce(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        lead, kept = self.shape(one)
+        dims = tuple(dict.fromkeys((*value.dims, *(a for arg in one.args for a in self.shape(arg)[1]), *one["over"])))
+        axes = tuple(dims.index(axis) + (1 if lead else 0) for axis in one["over"])
+        left = tuple(axis for axis in dims if axis not in one["over"])
+        condition = self._condition(one, one["over"], lead, dims)
+        if len(value.dims) < len(dims):
+            sizes = ", ".join(self.lead_sizes(lead) + [self.size(axis) for axis in dims])
+            value = Value(f"np.broadcast_to({self.fit(value, lead, dims)}, ({sizes},))", lead, dims, wide=value.wide)
+        wide = value.wide or one["reduction"] in ("count", "argmax", "any", "all")
+        if not condition:
+            return Value(expressions.reduction(one["reduction"], value, axes), lead, left, owned=True, wide=wide)
+        self.need("reduce_where")
+        text = f'reduce_where("{one["reduction"]}", {value.text}, {condition}, {axes})'
+        return Value(text, lead, left, owned=True, wide=wide)
+
+    def _rank(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        dims = (*(axis for axis in value.dims if axis != one["axis"]), one["axis"])
+        see = self.visible([one["axis"]], value.lead, dims)
+        self.need("rank")
+        text = f"rank({transposed(value, dims).text}{', ' + see[0] if see else ''})"
+        return Value(text, value.lead, dims, owned=True, wide=True)
+
+    def _contract(self, one: Node) -> Value:
+        values = [self.value(arg) for arg in one.args]
+        lead, dims = self.order_of_product(one, values)
+        return self.einsum(one, values, lead, dims)
+
+    def order_of_product(self, one: Node, values: list[Value]) -> tuple[str, tuple[Axis, ...]]:
+        """The shape of a product: what is left of the first, then of the second."""
+        lead, wanted = self.shape(one)
+        dims = tuple(dict.fromkeys(axis for value in values for axis in value.dims if axis in wanted))
+        return lead, dims
+
+    def einsum(self, one: Node, values: list[Value], lead: str, dims: tuple[Axis, ...]) -> Value:
+        """The product as np.einsum, hidden entries left out."""
+        letters: dict[Axis, str] = {}
+        for value in values:
+            for axis in value.dims:
+                letters.setdefault(axis, "abcdefghijklmnopqrstuvwxy"[len(letters)])
+        terms, texts = [], []
+        for value in values:
+            terms.append(("z" if value.lead else "") + "".join(letters[axis] for axis in value.dims))
+            cast = f".astype({self.dtype})" if value.wide and not all(v.wide for v in values) else ""
+            texts.append(f"{value.wrapped}{cast}" if cast else value.text)
+        for axis in one["over"]:
+            if axis.ragged:
+                terms.append(letters[axis])
+                texts.append("visible")
+        target = ("z" if lead else "") + "".join(letters[axis] for axis in dims)
+        text = f'np.einsum("{",".join(terms)}->{target}", {", ".join(texts)})'
+        return Value(text, lead, dims, owned=True, wide=all(value.wide for value in values))
+
+    def _pick(self, one: Node) -> Value:
+        base = self.value(one.args[0])
+        keys = one["keys"]
+        if all(arg.op == "const" for arg in one.args[1:]) and not any(key.ragged for key in keys):
+            return self._sliced(one, base)
+        indices = [self.value(arg) for arg in one.args[1:]]
+        at = tuple(dict.fromkeys(axis for value in indices for axis in value.dims))
+        shared = tuple(axis for axis in base.dims if axis not in keys and axis in at)
+        rest = tuple(axis for axis in base.dims if axis not in keys and axis not in at)
+        base = transposed(base, (*keys, *shared, *rest))
+        texts = [aligned(value, "", at) if value.dims else value.text for value in indices]
+        texts += [aligned(Value(f"np.arange({self.size(axis)})", "", (axis,)), "", at) for axis in shared]
+        self.need("gather")
+        return Value(f"gather({base.text}, {', '.join(texts)})", "", (*at, *rest), owned=True, wide=base.wide)
+
+    def _sliced(self, one: Node, base: Value) -> Value:
+        numbers = {key: int(arg["value"]) for key, arg in zip(one["keys"], one.args[1:], strict=True)}
+        marks = [":"] if base.lead else []
+        marks += [str(numbers[axis]) if axis in numbers else ":" for axis in base.dims]
+        while marks and marks[-1] == ":":
+            marks.pop()
+        dims = tuple(axis for axis in base.dims if axis not in numbers)
+        return Value(f"{base.wrapped}[{', '.join(marks)}]", base.lead, dims, buffer=base.buffer, wide=base.wide)
+
+    # ------------------------------------------------------------------------------------------------- kernels
+
+    def _kernel(self, one: Node) -> Value:
+        at = kernel_table.parts(one)
+        name = one["name"]
+        if name not in ("softmax", "log_softmax"):
+            return self.value(kernel_table.expanded(one))
+        value = self.value(at["x"])
+        lead, dims = self.order(one, [value])
+        dims = (*(axis for axis in dims if axis != one["axis"]), one["axis"])
+        conditions = self.visible([one["axis"]], lead, dims)
+        if "see" in at:
+            conditions.append(self.fit(self.value(at["see"]), lead, dims))
+        sizes = ", ".join(self.lead_sizes(lead) + [self.size(axis) for axis in dims])
+        fresh = f"np.array(np.broadcast_to({self.fit(value, lead, dims)}, ({sizes},)), {self.dtype})"
+        if name == "log_softmax" or not conditions:
+            if conditions:
+                raise Unsupported("log_softmax along a length")
+            self.need(name)
+            return Value(f"{name}({fresh})", lead, dims, owned=True)
+        self.need("masked_softmax")
+        return Value(f"masked_softmax({fresh}, {' & '.join(conditions)})", lead, dims, owned=True)
+
+    # --------------------------------------------------------------------------------------------------- loops
+
+    def _loop(self, one: Node) -> Value:
+        return loops.write(self, one)
+
+    def start_state(self, one: Node, slot: int, name: str, first: Value) -> Value:
+        """The variable of a state before the first step."""
+        self.write(f"{name} = {first.text}")
+        return Value(name, first.lead, first.dims, wide=first.wide)
+
+    def step(self, one: Node, names: list[str], states: list[Value]) -> None:
+        """One step of a loop: the body, then the next states."""
+        self.body(one["body"])
+        new = []
+        for part, state in zip(one["body"], states, strict=True):
+            value = self.value(part)
+            text = self.fit(value, state.lead, state.dims)
+            if len(value.dims) < len(state.dims) or value.lead != state.lead:
+                text = f"np.broadcast_to({text}, ({', '.join(self.lead_sizes(state.lead) + [self.size(a) for a in state.dims])},))"
+            new.append(Value(text, state.lead, state.dims))
+        loops.end_step(self, one, names, new)
+
+    def _state(self, one: Node) -> Value:
+        self.value(one.args[0])
+        return self.memo[one.args[0], one["slot"]]  # type: ignore[index]
+
+    def _carry(self, one: Node) -> Value:
+        return self.memo[one]
+
+    def _past(self, one: Node) -> Value:
+        like = self.memo[("like", one["loop"], one["slot"])]  # type: ignore[index]
+        number_ = self.value(one.args[0])
+        return Value(f"{self.histories[one['loop'], one['slot']]}[{number_.text}]", like.lead, like.dims)
+
+    def _history(self, one: Node) -> Value:
+        made = one.args[0]
+        self.value(made)
+        like = self.memo[made, one["slot"]]  # type: ignore[index]
+        shift = f" - {made['start']}" if made["start"] else ""
+        number_ = self.value(one.args[1])
+        return Value(f"{self.histories[made['loop'], one['slot']]}[{number_.text}{shift}]", like.lead, like.dims)
+
+    def _random(self, one: Node) -> Value:
+        raise Unsupported("a random draw")
+
+
+def literal(one: Node) -> Value:
+    """A constant as Python text."""
+    return Value(number(one["value"]), atom=not number(one["value"]).startswith("-"), number=True)
+
+
+def number(value: bool | Fraction | float) -> str:
+    """A number as a Python literal that reads back as exactly the same double (whole numbers as such)."""
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, Fraction) and value.denominator == 1 and abs(value) < 2**63:
+        return str(int(value))
+    try:
+        exact = float(value)
+    except OverflowError:
+        exact = math.inf if value > 0 else -math.inf
+    if math.isinf(exact):
+        return "np.inf" if exact > 0 else "-np.inf"
+    return "np.nan" if math.isnan(exact) else repr(exact)
+
+
+def options(**values: Any) -> Mapping[str, Any]:
+    """Keyword arguments that are not None."""
+    return {name: value for name, value in values.items() if value is not None}

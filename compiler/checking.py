@@ -1,0 +1,189 @@
+"""The check of a whole file: every definition by itself, every model and objective as a whole, one mistake told once.
+
+A mistake inside a definition that is sound by itself is the caller's: it is told at the argument that brings it in.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ..grammar import syntax as s
+from ..grammar.diagnostics import Diagnostic, Note, Span, TransformulaError, error
+from . import calls, ir
+from .config import Config
+from .ir import Axis, Length
+from .lint import lint
+from .lower import lower_entry
+from .modules import Entry, Module
+from .names import parts
+from .scope import Scope, Session
+from .values import Opaque, Poisoned, Tensor
+
+FRAMES = 20_000
+"""Nested formulas and calls are bounded (build.MAX_DEPTH, calls.MAX_DEPTH); this leaves room for both."""
+
+
+@contextmanager
+def deep() -> Iterator[None]:
+    """Room for formulas that lean on each other; one that leans on too many is an error, not a crash."""
+    old = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(old, FRAMES))
+    try:
+        yield
+    except RecursionError:
+        raise error(
+            "U705",
+            "the formulas of this spec lean on each other too deeply",
+            help="A chain of some thousand parts, each defined by the next: write it as a recurrence x[l + 1] = ….",
+        ) from None
+    finally:
+        sys.setrecursionlimit(old)
+
+
+def check_module(module: Module, config: Config, trace: bool = False, found: Iterable[Diagnostic] = ()) -> Session:
+    """All mistakes of the spec's own file; `found` are those that reading it brought."""
+    session = Session(module, config)
+    session.trace = [] if trace else None
+    config.lenient = sizes = []
+    told = [*found, *lint(module, config)]
+    told += _config(config)
+    if not any(one.code == "U705" for one in told):  # definitions that call themselves cannot be followed
+        with deep():
+            for entry in _own(module):
+                told += _caught(entry, config, session)
+    told += sizes
+    if sizes:  # a wrong size splits and merges wrongly, too
+        told = [one for one in told if one.code != "C612"]
+    for one in _settled(told, module.file.span.source.name):
+        session.diagnostics.add(one)
+    return session
+
+
+def _own(module: Module) -> list[Entry]:
+    """The definitions of the file, and the models and objectives that it takes over: changes may break them."""
+    whole = ("model", "objective")
+    found = [module.entries[name] for name in module.own if name in module.entries]
+    found = [one for one in found if one.definition.kind not in whole]
+    return [*found, *(one for one in module.of_kind(*whole) if one.name not in module.imported)]
+
+
+def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:
+    """The mistakes of one definition; one that stands in its own text is not looked for in its calls."""
+    own = Session(session.module, config, trace=session.trace)
+    told: list[Diagnostic] = []
+    try:
+        if entry.definition.kind in ("model", "objective"):
+            lower_entry(entry, config, own)
+        else:
+            _alone(entry, config, own)
+    except Poisoned:
+        pass
+    except TransformulaError as fault:
+        told = fault.diagnostics
+    told = [*own.diagnostics.found, *(one for one in told if one not in own.diagnostics.found)]
+    text = entry.definition.span
+    return [replace(one, via=()) if one.span and _within(one.span, text) else one for one in told]
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return inner.source == outer.source and outer.start <= inner.start < outer.end
+
+
+def _config(config: Config) -> list[Diagnostic]:
+    """Every entry is evaluated, also one that nothing reads."""
+    told: list[Diagnostic] = []
+    with deep():
+        for name in config.names():
+            try:
+                config.value(name)
+            except TransformulaError as fault:
+                told += fault.diagnostics
+    return told
+
+
+def _alone(entry: Entry, config: Config, own: Session) -> None:
+    """A definition with arguments that have just the axes it declares."""
+    scope = Scope(own, config, entry.module, entry)
+    definition = entry.definition
+    _stand_ins(scope, definition)
+    scope.take(definition.body.where)
+    for name in list(scope.equations):
+        try:
+            scope.lookup(name)
+        except Poisoned:
+            pass
+    calls.results(scope, definition)
+
+
+# --------------------------------------------------------------------------------------------- one mistake, once
+
+
+def _settled(told: list[Diagnostic], home: str) -> list[Diagnostic]:
+    """At one place with one code the first telling wins, and a caller is not told of its callee's own mistakes."""
+    kept: dict[object, Diagnostic] = {}
+    for one in sorted(told, key=lambda d: len(d.via)):
+        way = [note.span for note in one.via]
+        if not any(_key(one.code, span) in kept for span in way[:-1] if span.source.name == home):
+            if way and _key(one.code, one.span) in kept:
+                continue
+            moved = _moved(one, home)
+            kept.setdefault(_key(moved.code, moved.span) or moved, moved)
+    meant = {name for one in kept.values() if one.code == "N201" for name in _MEANT.findall(one.help)}
+    return [one for one in kept.values() if one.code != "N203" or not any(f"`{name}`" in one.message for name in meant)]
+
+
+_MEANT = re.compile(r"^Did you mean ([^?]+)\?")
+
+
+def _key(code: str, span: Span | None) -> object:
+    return (code, span.source.name, span.start) if span else None
+
+
+def _moved(one: Diagnostic, home: str) -> Diagnostic:
+    """The mistake at the outermost call's argument in the checked file, with the place inside as a note."""
+    places = [place for place, note in enumerate(one.via) if note.span.source.name == home]
+    if not places or one.span is None:
+        return one
+    last, first = one.via[places[-1]], one.via[0]
+    inside = f"`{last.text}`" if last is first else f"`{last.text}`, which calls `{first.text}`"
+    return replace(one, span=last.span, label="", notes=(Note(one.span, f"here, inside {inside}"), *one.notes), via=())
+
+
+# ------------------------------------------------------------------------------------------------ stand-ins
+
+
+def _stand_ins(scope: Scope, definition: s.Definition) -> None:
+    """Gives a definition arguments that have just the axes it declares."""
+    heads = [one.axis for one in definition.axes]
+    bracketed = any(param.axes is not None for param in definition.params or ())
+    names = [*heads, *(n for p in definition.params or () if p.axes for n in p.axes.names)]
+    for place, name in enumerate(dict.fromkeys(n.name for n in names)):
+        axis = scope.config.axis(name) or _free_axis(definition, name, place)
+        scope.axes[name], scope.labels[axis] = axis, name
+    for one in definition.axes:
+        if one.index is not None:
+            scope.values[one.index.name] = Tensor(ir.index(scope.axes[one.axis.name]))
+            scope.tables = True
+    called = {p.function.name for p in parts((definition.outputs, definition.body)) if isinstance(p, s.Call) and isinstance(p.function, s.Name)}
+    for param in definition.params or ():
+        if param.name in called:
+            scope.values[param.name] = Opaque(param.name)
+        elif param.default is not None:
+            scope.equations[param.name] = param.default
+        else:
+            own = param.axes.names if param.axes else () if bracketed else tuple(heads)
+            axes = [scope.axes[n.name] for n in own]
+            scope.values[param.name] = Tensor(ir.input_(param.name, axes, "unknown"))
+
+
+def _free_axis(definition: s.Definition, name: str, place: int) -> Axis:
+    """An axis that config does not size: a length, or a number when the text splits or merges it."""
+    for item in parts((definition.outputs, definition.body)):
+        if isinstance(item, s.RenameItem) and len(item.old) != len(item.new) and item.old:
+            if name in {n.name for n in (*item.old, *item.new)}:
+                return Axis(name, 5040 * (place + 1))
+    return Axis(name, Length(name))

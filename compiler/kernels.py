@@ -1,0 +1,163 @@
+"""Recognised meanings: each kernel's meaning is a core graph, so the evaluator needs to know nothing about kernels.
+
+A kernel node has `name`, and `roles` naming its arguments; other attributes are listed with each kernel. Backends may
+have a fast form; one that has none expands the kernel back into the core.
+
+    softmax        x, see?                     axis          e^x / Σ e^x over the visible entries, 0 elsewhere
+    log_softmax    x                           axis          x - log Σ e^x
+    layer_norm     x, gain?, shift?, bias?, residual?   axis, eps
+    rms_norm       x, gain?, bias?, residual?           axis, eps
+    gelu, gelu_tanh, silu, sigmoid, relu   x, bias?
+    attention      query, key, value, see?, bias?       axis (the keys), width (dk), scale
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from . import ir
+from .ir import Axis, Node
+
+if TYPE_CHECKING:
+    from .evaluate import Array, Evaluator
+
+Parts = Mapping[str, Node]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A meaning by name: `expand` gives the core graph for a node's parts and attributes."""
+
+    name: str
+    expand: Callable[[Parts, Node], Node]
+
+    def evaluate(self, evaluator: Evaluator, one: Node, args: list[Array]) -> Array:
+        """The value of a kernel node: that of its core graph."""
+        from .evaluate import align
+
+        core = expanded(one)
+        return align(evaluator(core), core.axes, one.axes)
+
+
+def parts(one: Node) -> dict[str, Node]:
+    """The arguments of a kernel node by role."""
+    return dict(zip(one["roles"], one.args, strict=True))
+
+
+def expanded(one: Node) -> Node:
+    """The kernel node as core operations."""
+    return KERNELS[one["name"]].expand(parts(one), one)
+
+
+def make(name: str, roles: Mapping[str, Node | None], axes: Sequence[Axis], **attrs: Any) -> Node:
+    """A kernel node; absent parts are left out."""
+    present = {role: part for role, part in roles.items() if part is not None}
+    return ir.kernel(name, present.values(), axes, roles=tuple(present), **attrs)
+
+
+def number(value: float | Fraction | int) -> Node:
+    """A constant."""
+    return ir.const(value if isinstance(value, float) else Fraction(value))
+
+
+def _softmax(at: Parts, one: Node) -> Node:
+    x, see, axis = at["x"], at.get("see"), one["axis"]
+    top = ir.reduce("max", x, (axis,), see)
+    top = ir.where(ir.apply(">", top, number(-math.inf)), top, number(0))
+    e = ir.apply("exp", ir.apply("-", x, top))
+    share = ir.apply("/", e, ir.reduce("sum", e, (axis,), see))
+    return share if see is None else ir.where(see, share, number(0))
+
+
+def _log_softmax(at: Parts, one: Node) -> Node:
+    x, axis = at["x"], one["axis"]
+    moved = ir.apply("-", x, ir.reduce("max", x, (axis,)))
+    return ir.apply("-", moved, ir.apply("log", ir.reduce("sum", ir.apply("exp", moved), (axis,))))
+
+
+def _added(at: Parts) -> Node:
+    x = at["x"]
+    for role in ("bias", "residual"):
+        if role in at:
+            x = ir.apply("+", x, at[role])
+    return x
+
+
+def _layer_norm(at: Parts, one: Node) -> Node:
+    x, axis = _added(at), one["axis"]
+    centred = ir.apply("-", x, ir.reduce("mean", x, (axis,)))
+    variance = ir.reduce("mean", ir.apply("*", centred, centred), (axis,))
+    result = ir.apply("/", centred, ir.apply("sqrt", ir.apply("+", variance, number(one["eps"]))))
+    result = ir.apply("*", result, at["gain"]) if "gain" in at else result
+    return ir.apply("+", result, at["shift"]) if "shift" in at else result
+
+
+def _rms_norm(at: Parts, one: Node) -> Node:
+    x, axis = _added(at), one["axis"]
+    square = ir.reduce("mean", ir.apply("*", x, x), (axis,))
+    result = ir.apply("/", x, ir.apply("sqrt", ir.apply("+", square, number(one["eps"]))))
+    return ir.apply("*", result, at["gain"]) if "gain" in at else result
+
+
+def _gelu(at: Parts, one: Node) -> Node:
+    x = _added(at)
+    inner = ir.apply("erf", ir.apply("/", x, number(math.sqrt(2))))
+    return ir.apply("*", x, ir.apply("*", number(Fraction(1, 2)), ir.apply("+", number(1), inner)))
+
+
+def _gelu_tanh(at: Parts, one: Node) -> Node:
+    x = _added(at)
+    cube = ir.apply("*", number(Fraction("0.044715")), ir.apply("*", x, ir.apply("*", x, x)))
+    inner = ir.apply("tanh", ir.apply("*", number(math.sqrt(2 / math.pi)), ir.apply("+", x, cube)))
+    return ir.apply("*", ir.apply("*", number(Fraction(1, 2)), x), ir.apply("+", number(1), inner))
+
+
+def _sigmoid(at: Parts, one: Node) -> Node:
+    x = _added(at)
+    return ir.apply("/", number(1), ir.apply("+", number(1), ir.apply("exp", ir.apply("neg", x))))
+
+
+def _silu(at: Parts, one: Node) -> Node:
+    return ir.apply("*", _added(at), _sigmoid(at, one))
+
+
+def _relu(at: Parts, one: Node) -> Node:
+    return ir.apply("max", _added(at), number(0))
+
+
+def _attention(at: Parts, one: Node) -> Node:
+    scores = ir.contract(at["query"], at["key"], (one["width"],))
+    scores = ir.apply("*", number(one["scale"]), scores)
+    if "bias" in at:
+        scores = ir.apply("+", scores, at["bias"])
+    weights = make("softmax", {"x": scores, "see": at.get("see")}, _wide(scores, at.get("see")), axis=one["axis"])
+    return ir.contract(weights, at["value"], (one["axis"],))
+
+
+def _wide(x: Node, see: Node | None) -> tuple[Axis, ...]:
+    return x.axes if see is None else ir.union((x, see))
+
+
+KERNELS: dict[str, Kernel] = {
+    row.name: row
+    for row in (
+        Kernel("softmax", _softmax),
+        Kernel("log_softmax", _log_softmax),
+        Kernel("layer_norm", _layer_norm),
+        Kernel("rms_norm", _rms_norm),
+        Kernel("gelu", _gelu),
+        Kernel("gelu_tanh", _gelu_tanh),
+        Kernel("sigmoid", _sigmoid),
+        Kernel("silu", _silu),
+        Kernel("relu", _relu),
+        Kernel("attention", _attention),
+    )
+}
+"""Every kernel by name."""
+
+POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu")
+"""The kernels that are scalar functions."""

@@ -1,0 +1,144 @@
+"""Attention: a contraction of a softmax with values, whose scores are linear in one product of query and key.
+
+The scale is whatever number the scores carry, wherever it was written (on the query, on the key, on the scores, as a
+product or a division); what is added to the product is the bias, scaled as written. Precondition: nobody else reads
+the weights, else they would be computed twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .. import ir, kernels
+from ..ir import Axis, Graph, Node
+from ..ledger import Ledger
+from ..rules.algebra import is_map, number
+from ..rules.rule import Context
+from .substitute import substitute
+
+Scale = Fraction | float
+LAW = "softmax(scores) @ V is one attention"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """scale * (query @[width] key) + the sum of the biases."""
+
+    scale: Scale
+    product: Node | None
+    bias: tuple[tuple[Scale, Node], ...]
+
+
+def run(graph: Graph, ledger: Ledger) -> Graph:
+    """The graph with attention as kernel nodes."""
+    context = Context(graph.roots)
+    new: dict[Node, Node] = {}
+    for one in graph.nodes():
+        weights = _softmax_weights(one)
+        if weights is None:
+            continue
+        origin = graph.origins.get(one)
+        span = origin.span if origin else None
+        reason, made = _attention(one, weights, context)
+        if made is None:
+            ledger.refused("recognise", "attention", LAW, reason, span)
+            continue
+        new[one] = made
+        ledger.fired("recognise", "attention", LAW, span)
+    return substitute(graph, new) if new else graph
+
+
+def _softmax_weights(one: Node) -> Node | None:
+    if one.op != "contract" or len(one["over"]) != 1:
+        return None
+    for arg in one.args:
+        if arg.op == "kernel" and arg["name"] == "softmax" and arg["axis"] == one["over"][0]:
+            return arg
+    return None
+
+
+def _attention(one: Node, weights: Node, context: Context) -> tuple[str, Node | None]:
+    value = one.args[1] if one.args[0] is weights else one.args[0]
+    axis = weights["axis"]
+    if context.readers(weights) > 1:
+        return "the attention weights are read elsewhere, too", None
+    at = kernels.parts(weights)
+    scores = linear(at["x"], axis)
+    if scores.product is None:
+        return "the scores are not one product of query and key (plus a bias)", None
+    sides = _sides(scores.product, axis, value)
+    if sides is None:
+        return "query and key are not told apart by the key axis", None
+    query, key, width, more = sides
+    bias = None
+    for factor, term in scores.bias:
+        scaled = term if factor == 1 else ir.apply("*", kernels.number(factor), term)
+        bias = scaled if bias is None else ir.apply("+", bias, scaled)
+    made = kernels.make(
+        "attention",
+        {"query": query, "key": key, "value": value, "see": at.get("see"), "bias": bias},
+        one.axes,
+        axis=axis,
+        width=width,
+        scale=scores.scale * more,
+    )
+    return "", made
+
+
+def linear(one: Node, axis: Axis, factor: Scale = Fraction(1)) -> Scores:
+    """The scores as a number times a product, plus biases."""
+    if one.op == "contract" and axis in one.axes and len(one["over"]) == 1:
+        return Scores(factor, one, ())
+    if is_map(one, "*", "/"):
+        left, right = one.args
+        known = number(right)
+        if known is not None and (known != 0 or one["fn"] == "*"):
+            return linear(left, axis, _times(factor, known, one["fn"]))
+        known = number(left)
+        if known is not None and one["fn"] == "*":
+            return linear(right, axis, _times(factor, known, "*"))
+    if is_map(one, "neg"):
+        return linear(one.args[0], axis, -factor)
+    if is_map(one, "+", "-"):
+        left = linear(one.args[0], axis, factor)
+        right = linear(one.args[1], axis, factor if one["fn"] == "+" else -factor)
+        if left.product is None or right.product is None:
+            main = left if left.product is not None else right
+            return Scores(main.scale if main.product is not None else factor, main.product, (*left.bias, *right.bias))
+        return Scores(factor, None, ((factor, one),))
+    return Scores(factor, None, ((factor, one),))
+
+
+def _times(factor: Scale, other: Scale, fn: str) -> Scale:
+    if fn == "*":
+        return factor * other
+    if isinstance(factor, Fraction) and isinstance(other, Fraction):
+        return factor / other
+    return float(factor) / float(other)
+
+
+def _sides(product: Node, axis: Axis, value: Node) -> tuple[Node, Node, Axis, Scale] | None:
+    first, second = product.args
+    query, key = (second, first) if axis in first.axes else (first, second)
+    if axis in query.axes or axis not in key.axes:
+        return None
+    query, left = _scaled(query)
+    key, right = _scaled(key)
+    return query, key, product["over"][0], left * right
+
+
+def _scaled(one: Node) -> tuple[Node, Scale]:
+    """A side without a number that multiplies it."""
+    if is_map(one, "*", "/"):
+        left, right = one.args
+        known = number(right)
+        if known is not None and known != 0 and set(left.axes) == set(one.axes):
+            return left, _times(Fraction(1), known, one["fn"])
+        known = number(left)
+        if known is not None and one["fn"] == "*":
+            return right, known
+    if one.op == "rename" and is_map(one.args[0], "*", "/"):
+        inner, factor = _scaled(one.args[0])
+        return ir.rename(inner, dict(one["pairs"])), factor
+    return one, Fraction(1)

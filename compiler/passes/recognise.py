@@ -1,0 +1,132 @@
+"""recognise: softmax, log-softmax, LayerNorm, RMSNorm, GELU (both), SiLU, sigmoid, ReLU and attention, by meaning.
+
+No spelling is matched. A node is taken as a function of the one value through which all its inputs pass (and of
+weights, and of one relation); the function is evaluated in float64 at random points and compared with each known
+meaning. So every way to write a LayerNorm is one LayerNorm, and what differs by 1e-9 is none. The probe draws values
+of several sizes, so that ε and the two GELUs are told apart.
+
+Precondition: nothing inside but scalar functions and reductions over one axis. Attention then is a contraction of a
+softmax, with scores linear in one product of query and key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ..ir import Axis, Graph, Node
+from ..ledger import Ledger
+from ..rules.rule import Context
+from . import attention, probe
+from .parameters import is_parameter
+from .substitute import substitute
+
+MOST = 40
+"""Nodes that a meaning may be made of."""
+
+TELLING = ("exp", "erf", "tanh", "max", "sqrt", "^", "log", "/")
+"""Functions whose presence makes a node worth a probe."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A node as a function of x (and a relation, and weights)."""
+
+    root: Node
+    x: Node
+    see: Node | None
+    weights: tuple[Node, ...]
+    inside: tuple[Node, ...]
+
+
+def run(graph: Graph, ledger: Ledger) -> Graph:
+    """The graph with recognised meanings as kernel nodes."""
+    graph = _functions(graph, ledger)
+    return attention.run(graph, ledger)
+
+
+def _functions(graph: Graph, ledger: Ledger) -> Graph:
+    found = dict(_search(graph))
+    origins = dict(graph.origins)
+    new: dict[Node, Node] = {}
+    for root, (region, name, made) in found.items():
+        origin = origins.get(root)
+        ledger.fired("recognise", name, _told(name, region), origin.span if origin else None)
+        new[root] = made
+    if not new:
+        return graph
+    return substitute(replace(graph, origins=origins), new)
+
+
+def _told(name: str, region: Region) -> str:
+    count = len(region.inside)
+    return f"{count} operation{'s' * (count != 1)} are one {name}"
+
+
+# ----------------------------------------------------------------------------------------------------- searching
+
+
+def _search(graph: Graph) -> Iterator[tuple[Node, tuple[Region, str, Node]]]:
+    """From the results towards the inputs, the largest meaning first; what lies inside a found one is passed over."""
+    nodes = graph.nodes()
+    order = {one: place for place, one in enumerate(nodes)}
+    context = Context(graph.roots)
+    static = frozenset(one for one in nodes if is_parameter(one))
+    covered: set[Node] = set()
+    for root in reversed(nodes):
+        if root in covered or root in static or root.op != "map" or root.kind == "bool" or root.kind == "int":
+            continue
+        found = _best(root, order, static)
+        if found is not None:
+            region, name, made = found
+            covered.update(one for one in region.inside if one is not root and context.readers(one) <= _own_reads(one, region))
+            yield root, (region, name, made)
+
+
+def _own_reads(one: Node, region: Region) -> int:
+    return sum(reader.args.count(one) for reader in region.inside)
+
+
+def _best(root: Node, order: Mapping[Node, int], static: frozenset[Node]) -> tuple[Region, str, Node] | None:
+    for region in _regions(root, order, static):
+        if not _worth(region):
+            continue
+        found = probe.meaning(region.root, region.x, region.see, region.weights)
+        if found is not None:
+            return region, found.kernel, found.node
+    return None
+
+
+def _worth(region: Region) -> bool:
+    names = {one["fn"] for one in region.inside if one.op == "map"}
+    return bool(names.intersection(TELLING)) and region.x.kind in ("real", "unknown")
+
+
+def _regions(root: Node, order: Mapping[Node, int], static: frozenset[Node]) -> Iterator[Region]:
+    """The ways to see the node as a function of one value: its frontier is opened, latest node first."""
+    frontier: set[Node] = set()
+    inside: list[Node] = [root]
+    axes: set[Axis] = set()
+    frontier.update(root.args)
+    while len(inside) < MOST:
+        data = [one for one in frontier if one.op != "const" and one not in static]
+        values = [one for one in data if one.kind != "bool"]
+        relations = [one for one in data if one.kind == "bool"]
+        if len(values) == 1 and len(relations) <= 1:
+            weights = tuple(sorted((one for one in frontier if one in static and one.op != "const"), key=order.__getitem__))
+            yield Region(root, values[0], relations[0] if relations else None, weights, tuple(inside))
+        opened = max((one for one in values if _opens(one, axes)), key=order.__getitem__, default=None)
+        if opened is None:
+            return
+        frontier.remove(opened)
+        inside.append(opened)
+        if opened.op == "reduce":
+            axes.update(opened["over"])
+        frontier.update(opened.args)
+
+
+def _opens(one: Node, axes: set[Axis]) -> bool:
+    if one.op == "map":
+        return True
+    return one.op == "reduce" and len(one["over"]) == 1 and (not axes or one["over"][0] in axes)
+

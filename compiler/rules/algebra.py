@@ -1,0 +1,166 @@
+"""Algebra of scalars: neutral elements, constants, selections that are decided."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from .. import ir
+from ..arithmetic import _static
+from ..ir import Axis, Node
+from .rule import Match, Rule
+
+ZERO, ONE, TWO = ir.const(Fraction(0)), ir.const(Fraction(1)), ir.const(Fraction(2))
+
+
+def is_map(one: Node, *names: str) -> bool:
+    """Whether the node is one of these scalar functions."""
+    return one.op == "map" and one["fn"] in names
+
+
+def number(one: Node) -> Fraction | float | None:
+    """The value of a constant number."""
+    if one.op == "const" and not isinstance(one["value"], bool):
+        value: Fraction | float = one["value"]
+        return value
+    return None
+
+
+def _neutral(one: Node) -> Match | None:
+    if not is_map(one, "+", "-", "*", "/", "^"):
+        return None
+    left, right = one.args
+    fn = one["fn"]
+    if number(right) == {"+": 0, "-": 0, "*": 1, "/": 1, "^": 1}[fn]:
+        return {"node": one, "kept": left}
+    if fn in ("+", "*") and number(left) == {"+": 0, "*": 1}[fn]:
+        return {"node": one, "kept": right}
+    return None
+
+
+def _same_kind(match: Match) -> str:
+    node, kept = match["node"], match["kept"]
+    return "" if node.kind == kept.kind or node.kind != "real" else "the result would be an integer, not a real number"
+
+
+def _x(kind: str = "real") -> Node:
+    return ir.input_("x", (Axis("a", 3), Axis("b", 4)), kind)
+
+
+def _square(one: Node) -> Match | None:
+    if is_map(one, "^") and number(one.args[1]) == 2:
+        return {"x": one.args[0]}
+    return None
+
+
+def _fold(one: Node) -> Match | None:
+    if one.op != "map" or one["fn"] not in ("+", "-", "*", "/", "max", "min", "neg"):
+        return None
+    values = [number(arg) for arg in one.args]
+    if any(value is None for value in values):
+        return None
+    return {"fn": one["fn"], "values": values}
+
+
+def _no_overflow(match: Match) -> str:
+    values = match["values"]
+    if match["fn"] == "/" and values[1] == 0:
+        return "division by zero stays where it is"
+    return "" if all(abs(value) < 1e300 for value in values) else "the numbers are too large to fold"
+
+
+def _folded(match: Match) -> Node:
+    values = match["values"]
+    if match["fn"] == "neg":
+        return ir.const(-values[0])
+    result = _static(match["fn"], *values)
+    if isinstance(result, float) and not math.isfinite(result):
+        return ir.apply(match["fn"], *(ir.const(v) for v in values))
+    return ir.const(result)
+
+
+def _twice_negated(one: Node) -> Match | None:
+    if is_map(one, "neg", "not") and is_map(one.args[0], one["fn"]):
+        return {"x": one.args[0].args[0]}
+    return None
+
+
+def _decided(one: Node) -> Match | None:
+    """An inner selection by a condition that the outer one has settled already."""
+    if not is_map(one, "where"):
+        return None
+    condition, value, other = one.args
+    inside = _settle(value, condition, True, 6)
+    outside = _settle(other, condition, False, 6)
+    if inside is value and outside is other:
+        return None
+    return {"condition": condition, "value": inside, "other": outside}
+
+
+def _settle(one: Node, condition: Node, holds: bool, depth: int) -> Node:
+    if depth == 0 or one.op != "map":
+        return one
+    if one["fn"] == "where" and one.args[0] is condition:
+        return _settle(one.args[1 if holds else 2], condition, holds, depth)
+    args = tuple(_settle(arg, condition, holds, depth - 1) for arg in one.args)
+    made = ir.rebuild(one, args)
+    return made if set(made.axes) <= set(one.axes) else one
+
+
+def _decide(match: Match) -> Node:
+    return ir.where(match["condition"], match["value"], match["other"])
+
+
+def _selected_sum(one: Node) -> Match | None:
+    if one.op != "reduce" or one["reduction"] != "sum" or not is_map(one.args[0], "where"):
+        return None
+    condition, value, other = one.args[0].args
+    if number(other) != 0:
+        return None
+    missing = [axis for axis in one["over"] if axis not in (*value.axes, *condition.axes)]
+    return None if missing else {"node": one, "condition": condition, "value": value}
+
+
+def _make_selected_sum(match: Match) -> Node:
+    node, condition = match["node"], match["condition"]
+    if len(node.args) > 1 and node.args[1] is not condition:
+        condition = ir.apply("and", node.args[1], condition)
+    return ir.reduce("sum", match["value"], node["over"], condition)
+
+
+def _truth_sample() -> Node:
+    return ir.apply(">", _x(), ONE)
+
+
+RULES = (
+    Rule(
+        "neutral", "x + 0 = x, x * 1 = x, x ^ 1 = x", "defaults of parameters leave such terms behind",
+        _neutral, lambda m: m["kept"],  # type: ignore[no-any-return]
+        lambda: [ir.apply("+", _x(), ZERO), ir.apply("*", ONE, _x()), ir.apply("/", _x(), ONE)],
+        _same_kind, lambda: [ir.apply("/", _x("int"), ONE)],
+    ),
+    Rule(
+        "square", "x ^ 2 = x * x", "a product is exact and cheaper than a power",
+        _square, lambda m: ir.apply("*", m["x"], m["x"]), lambda: [ir.apply("^", _x(), TWO)],
+    ),
+    Rule(
+        "constants", "numbers are computed once, here", "exact arithmetic at compile time",
+        _fold, _folded, lambda: [ir.apply("*", ir.const(Fraction(3, 2)), TWO), ir.apply("neg", ONE)],
+        _no_overflow, lambda: [ir.apply("/", ONE, ZERO), ir.apply("*", ir.const(1e301), TWO)],
+    ),
+    Rule(
+        "negations", "-(-x) = x", "nothing to compute",
+        _twice_negated, lambda m: m["x"],  # type: ignore[no-any-return]
+        lambda: [ir.apply("neg", ir.apply("neg", _x()))],
+    ),
+    Rule(
+        "decided", "c ? (c ? x : y) : z = c ? x : z", "0/−∞ masks make nested selections of one relation",
+        _decided, _decide,
+        lambda: [ir.where(_truth_sample(), ir.apply("exp", ir.where(_truth_sample(), _x(), ZERO)), ONE)],
+    ),
+    Rule(
+        "selected_sum", "Σ (c ? x : 0) = Σ over c of x", "the normal form of a sum over a relation",
+        _selected_sum, _make_selected_sum,
+        lambda: [ir.reduce("sum", ir.where(_truth_sample(), _x(), ZERO), (Axis("b", 4),))],
+    ),
+)  # fmt: skip

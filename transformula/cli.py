@@ -1,0 +1,265 @@
+"""The command line. Everything but the options is imported when a command runs, so that each starts quickly."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from . import __version__
+
+if TYPE_CHECKING:
+    from .compiler.driver import Compiled
+
+F = TypeVar("F", bound=Callable[..., Any])
+PATH = click.Path(path_type=Path)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="transformula", message="%(prog)s %(version)s")
+def app() -> None:
+    """Transformer formulas in, readable modules out."""
+
+
+@contextmanager
+def _manners() -> Iterator[None]:
+    """A user's mistake is a message and exit 1, Ctrl-C is exit 130, a reader that left early is no mistake."""
+    from .grammar.diagnostics import TransformulaError
+
+    try:
+        yield
+        sys.stdout.flush()
+    except TransformulaError as fault:
+        click.echo(str(fault), err=True)
+        raise click.exceptions.Exit(1) from None
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(130) from None
+    except OSError as fault:
+        if isinstance(fault, BrokenPipeError) or fault.errno == errno.EPIPE:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise click.exceptions.Exit(0) from None
+        click.echo(f"error: {f'{fault.filename}: ' if fault.filename else ''}{fault.strerror or fault}", err=True)
+        raise click.exceptions.Exit(1) from None
+
+
+def command(example: str) -> Callable[[F], F]:
+    """Makes a function a command, with an example below its help and with manners."""
+
+    def register(function: F) -> F:
+        @functools.wraps(function)
+        def polite(*args: Any, **options: Any) -> Any:
+            with _manners():
+                return function(*args, **options)
+
+        return app.command(function.__name__, epilog=f"\b\nExample:\n  {example}")(polite)  # type: ignore[return-value]
+
+    return register
+
+
+def options(*added: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, shown in this order."""
+
+    def add(function: F) -> F:
+        for one in reversed(added):
+            function = one(function)
+        return function
+
+    return add
+
+
+spec = click.argument("spec")
+config = click.option("--config", type=PATH, metavar="FILE", help="A config.json with the model's sizes.")
+entry = click.option("--entry", metavar="NAME", help="The model or objective; by default the spec's first model.")
+settings = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An entry of the spec's config.")
+out = click.option("-o", "--out", type=PATH, metavar="FILE", help="The file to write.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+passes = options(
+    click.option("--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."),
+    click.option("--only", multiple=True, metavar="PASS", help="Run this pass only; may be given several times."),
+    click.option("--until", metavar="PASS", help="Stop after this pass (`formula`: before all)."),
+)
+
+
+# ---------------------------------------------------------------------------------------------------- commands
+
+
+@command("transformula check my.formula --axes")
+@click.argument("specs", nargs=-1, required=True)
+@options(click.option("--axes", is_flag=True, help="Print the axes of every equation."), config, as_json)
+def check(specs: tuple[str, ...], axes: bool, config: Path | None, as_json: bool) -> None:
+    """Check specs: grammar, names and axes.
+
+    SPECS are .formula files, names of shipped specs, or - for standard input. Exit status 1 when one has a mistake.
+    """
+    from .show import check_report
+
+    if not check_report([_spec(one) for one in specs], _config(config), axes, as_json):
+        raise click.exceptions.Exit(1)
+
+
+@command("transformula compile bert --set layers=6 --set act=relu -o bert.py")
+@spec
+@options(out, click.option("--backend", default="numpy", show_default=True, help="The kind of module."))
+@options(config, settings, entry, passes)
+def compile(spec: str, out: Path | None, backend: str, **chosen: Any) -> None:
+    """Compile a model to a standalone module; without -o, print it.
+
+    SPEC is a .formula file, the name of a shipped spec, or - for standard input.
+    """
+    from .backends.program import BACKENDS, Program
+    from .grammar.diagnostics import did_you_mean, error
+
+    if backend not in BACKENDS:
+        advice = did_you_mean(backend, BACKENDS) or f"There are {', '.join(BACKENDS)}."
+        raise error("C621", f"there is no backend `{backend}`", help=advice)
+    made = Program(_compiled(spec, **chosen), backend)
+    if out is None:
+        click.echo(made.source, nl=False)
+        return
+    made.save(out)
+    click.echo(f"{out}: {made.name}, {len(made.source.splitlines())} lines", err=True)
+
+
+@command('transformula run ./all-MiniLM-L6-v2 --text "A sentence." --text "Another one."')
+@click.argument("folder", type=PATH)
+@options(
+    click.option("--text", multiple=True, help="A text; may be given several times."),
+    click.option("--file", type=PATH, metavar="FILE", help="A file with one text a line; by default standard input."),
+    click.option("--backend", default="numpy", show_default=True, help="numpy, or reference (slow, float64)."),
+    click.option("--output", type=click.Choice(["json", "npy"]), default="json", help="An object a line, or one array."),
+    out,
+    click.option("--name", metavar="OUTPUT", help="Which of the model's outputs; by default the first."),
+    click.option("--dtype", type=click.Choice(["float32", "float64"]), help="The kind of numbers to compute with."),
+    click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Texts at once."),
+    entry,
+    click.option("--similarity", is_flag=True, help="Print how alike the texts are (cosine)."),
+)
+def run(**chosen: Any) -> None:
+    """Run a model over texts, one result a line.
+
+    FOLDER holds config.json, model.safetensors and tokenizer.json.
+    """
+    from .texts import Job, run_job
+
+    run_job(Job(**chosen))
+
+
+@command("transformula graph bert --format html -o bert.html")
+@spec
+@options(
+    click.option("--format", "form", type=click.Choice(["mermaid", "dot", "svg", "html"]), default="mermaid", help="The kind of picture."),
+    out,
+    click.option("--stage", default="formula", metavar="formula|PASS|final", help="The graph as written (default) or after a pass."),
+    click.option("--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened; by default all."),
+    click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
+)
+@options(config, settings, entry)
+def graph(
+    spec: str, form: str, out: Path | None, stage: str, depth: int | None, full: bool, **chosen: Any
+) -> None:
+    """Draw a model; a stack of layers is drawn once.
+
+    SPEC is a .formula file, the name of a shipped spec, or - for standard input.
+    """
+    from .backends.draw import draw
+    from .backends.program import write_text
+
+    drawn = draw(_compiled(spec, **chosen), form, stage, depth, full)
+    if out is None:
+        click.echo(drawn, nl=False)
+    else:
+        click.echo(write_text(out, drawn), err=True)
+
+
+@command("transformula explain bert --set layers=2")
+@spec
+@options(config, settings, entry, passes, as_json)
+def explain(spec: str, as_json: bool, **chosen: Any) -> None:
+    """Tell what each pass did and where, and what it refused for want of which fact.
+
+    SPEC is a .formula file, the name of a shipped spec, a model's folder, or - for standard input.
+    """
+    from .compiler.explain import explained
+    from .show import explain_report
+
+    explain_report(explained(_compiled(spec, **chosen)), as_json)
+
+
+@command("transformula specs")
+def specs() -> None:
+    """List the specs that are shipped."""
+    from .show import specs_report
+
+    specs_report()
+
+
+# --------------------------------------------------------------------------------------------- reading options
+
+
+def _spec(name: str) -> str | Path:
+    """What the driver takes: a path (or shipped name), or the text of standard input."""
+    if name != "-":
+        return Path(name)
+    text = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
+    return text if "\n" in text else f"{text}\n"
+
+
+def _config(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    from .compiler.config import read_config
+
+    return read_config(file / "config.json" if file.is_dir() else file)
+
+
+def _settings(given: tuple[str, ...]) -> dict[str, Any]:
+    """NAME=VALUE; a value that is JSON is a number, truth value or list, any other a text."""
+    import json
+
+    from .grammar.diagnostics import error
+
+    found: dict[str, Any] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise error("C625", f"--set {one} should be NAME=VALUE", help="For example --set layers=6.")
+        try:
+            found[name.strip()] = json.loads(value)
+        except ValueError:
+            found[name.strip()] = value
+    return found
+
+
+def _compiled(
+    spec: str,
+    config: Path | None = None,
+    settings: tuple[str, ...] = (),
+    entry: str | None = None,
+    without: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
+    until: str | None = None,
+) -> Compiled:
+    """The stages of a spec's model, or of the model that a folder holds."""
+    from .compiler.driver import compile_graph
+
+    given = _config(config)
+    if Path(spec).is_dir():
+        from .texts import folder_spec
+
+        spec, given, entry = folder_spec(Path(spec), given, entry)
+    return compile_graph(_spec(spec), given, entry, _settings(settings), without, only or None, until)
+
+
+def main() -> None:
+    """The entry point of the command `transformula`."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a sign of a formula still gets the rest
+    app(prog_name="transformula")
