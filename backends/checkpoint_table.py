@@ -1,17 +1,18 @@
-"""A checkpoint map as a plain literal of texts and numbers, which generated modules carry and `assemble` reads.
+"""A checkpoint map as a literal of texts and numbers, which generated modules carry and `assemble` reads.
 
     table = (rows, skips, prefixes, sizes)
     row   = (weight, stored name, stack, stored dimensions, order, cut)
 
-* `stack`: for each axis of the weight's stack (place, size); the place is a letter in the stored name, a number (this
-  entry only), or "" for an axis of the stored tensor itself;
+* `stack`: for each axis of the weight's stack (place, size); the place is a letter in the stored name, a
+  number (this entry only), or "" for an axis of the stored tensor itself;
 * `stored dimensions`: for each dimension the axes in it as (name, size), the last running fastest;
-* `order`: for each axis of the weight its place among those axes; () for a weight in its declared order, of which the
-  file may merge neighbouring axes;
-* `cut`: () or, for a part of a fused tensor, (dimension, place of the parts in it, entries of all parts, first entry),
-  entries counted behind that place.
+* `order`: for each axis of the weight its place among those axes; () for a weight in its declared order, of
+  which the file may merge neighbouring axes;
+* `cut`: () or, for a part of a fused tensor, (dimension, place of the parts in it, entries of all parts,
+  first entry), entries counted behind that place.
 
-Several rows of one weight are homes of the same numbers, the first one found counts. `sizes` tells where sizes came from.
+Several rows of one weight are homes of the same numbers, the first one found counts. `sizes` tells where
+sizes came from.
 """
 
 from __future__ import annotations

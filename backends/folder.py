@@ -1,7 +1,7 @@
-"""A model's folder, read: which spec and model it asks for, with which config, and where weights and tokenizer are.
+"""A model's folder, read: the spec and model it asks for, its config, and where weights and tokenizer are.
 
-Two kinds of folders: a plain one (config.json with weights beside it) and one of sentence-transformers (modules.json names
-a transformer, a pooling and perhaps a normalisation). Nothing outside the folder is opened.
+Two kinds of folders: a plain one (config.json with weights beside it) and one of sentence-transformers
+(modules.json names a transformer, a pooling and perhaps a normalisation). Nothing outside it is opened.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from ..compiler.driver import load_module
 from ..compiler.modules import Module, read_source, shipped
 from ..grammar.diagnostics import did_you_mean, error
 
-SENTENCE_SPECS = {"bert": ("sbert", "SentenceBert")}
-"""For each spec of an encoder, the spec and model that pool its tokens into a sentence embedding."""
+SENTENCE_SPECS = {"bert": ("sbert", "SentenceBert", "PairPooledBert")}
+"""For each spec of an encoder, the spec whose models pool its tokens: by one pooling, and by two."""
 
+SECOND = "second_pooling_mode"
 POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -40,29 +41,31 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "tie_word_embeddings": (True,),
     "use_bfloat16": (False,),
 }
-"""Keys that change what a model computes or stores: only these values, or null, are known where no spec reads the key."""
+"""Keys that change what a model computes: only these values, or null, will do where no spec reads the key."""
 
-HARMLESS = frozenset(
-    """
-    _attn_implementation _commit_hash _name_or_path _num_labels adapters architectures attn_implementation auto_map
-    bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout cross_attention_hidden_size
-    decoder_start_token_id directionality diversity_penalty do_sample dtype early_stopping
-    encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
-    forced_eos_token_id gradient_checkpointing id2label initializer_range is_encoder_decoder keys_to_ignore_at_inference
-    label2id length_penalty max_length min_length model_type no_repeat_ngram_size num_beam_groups num_beams num_labels
-    num_return_sequences output_attentions output_hidden_states output_past output_scores pad_token_id pooler_fc_size
-    pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type prefix problem_type
-    remove_invalid_values repetition_penalty return_dict return_dict_in_generate sep_token_id summary_type
-    suppress_tokens task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p
-    torch_dtype torchscript transformers_version typical_p use_bfloat16 use_cache use_return_dict
-    """.split()
-)
+HARMLESS = frozenset((
+    "_attn_implementation", "_commit_hash", "_name_or_path", "_num_labels", "adapters", "architectures",
+    "attn_implementation", "auto_map", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
+    "chunk_size_feed_forward", "classifier_dropout", "cross_attention_hidden_size", "decoder_start_token_id",
+    "directionality", "diversity_penalty", "do_sample", "dtype", "early_stopping",
+    "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty", "finetuning_task",
+    "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label", "initializer_range",
+    "is_encoder_decoder", "keys_to_ignore_at_inference", "label2id", "length_penalty", "max_length",
+    "min_length", "model_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_labels",
+    "num_return_sequences", "output_attentions", "output_hidden_states", "output_past", "output_scores",
+    "pad_token_id", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+    "pooler_size_per_head", "pooler_type", "prefix", "problem_type", "remove_invalid_values",
+    "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "summary_type",
+    "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
+    "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
+    "use_cache", "use_return_dict",
+))  # fmt: skip
 """Keys that say nothing about what the forward pass computes."""
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What a folder asks for: `config` holds the keys of config.json and, of a sentence model, of its pooling."""
+    """What a folder asks for; `config` holds the keys of config.json and of a sentence model's pooling."""
 
     path: Path
     weights: Path
@@ -87,7 +90,7 @@ def read_model_folder(
     transformer, pooling = _sentence(path, modules) if modules.is_file() else (path, {})
     config = {**read_config(transformer / "config.json"), **pooling}
     module, name = _spec(transformer, config, spec, bool(pooling))
-    chosen = entry or _entry(module, config, bool(pooling) and spec is None)
+    chosen = entry or (_sentence_entry(name, pooling) if pooling else _entry(module, config))
     refuse_values(config, module)
     found = [one / "tokenizer.json" for one in (transformer, path) if (one / "tokenizer.json").is_file()]
     return ModelFolder(
@@ -116,7 +119,7 @@ def unused_keys(config: Mapping[str, Any], unread: list[str]) -> list[str]:
     return [key for key in unread if key not in HARMLESS and key not in REFUSED]
 
 
-# ---------------------------------------------------------------------------------------------- spec and model
+# --------------------------------------------------------------------------------------------- spec and model
 
 
 def _spec(
@@ -157,9 +160,14 @@ def model_types() -> dict[str, str]:
     return found
 
 
-def _entry(module: Module, config: Mapping[str, Any], sentence: bool) -> str | None:
-    if sentence:
-        return next(entry for spec, entry in SENTENCE_SPECS.values() if spec == module.name)
+def _sentence_entry(name: str, pooling: Mapping[str, Any]) -> str | None:
+    """The model for one or two poolings; a spec of the user's has its first model."""
+    models = next((one[1:] for one in SENTENCE_SPECS.values() if one[0] == name), (None, None))
+    return models[SECOND in pooling]
+
+
+def _entry(module: Module, config: Mapping[str, Any]) -> str | None:
+    """The model of the first architecture that the spec's checkpoint maps know."""
     known = {kind: one.model.name for one in module.checkpoints if one.model for kind in one.architectures}
     given = config.get("architectures")
     kinds = given if isinstance(given, list) else []
@@ -168,15 +176,15 @@ def _entry(module: Module, config: Mapping[str, Any], sentence: bool) -> str | N
             return known[str(kind)]
     if not kinds or not known:
         return None
-    told = ", ".join(map(str, kinds))
+    told, models = ", ".join(map(str, kinds)), ", ".join(dict.fromkeys(known.values()))
     raise error(
         "C632",
         f"{module.name} has no model for the architecture {told}",
-        help=f"It knows {', '.join(known)}. `entry=` chooses a model for these weights: {', '.join(dict.fromkeys(known.values()))}.",
+        help=f"It knows {', '.join(known)}. `entry=` chooses a model for these weights: {models}.",
     )
 
 
-# ------------------------------------------------------------------------------------------- sentence-transformers
+# -------------------------------------------------------------------------------------- sentence-transformers
 
 
 def _sentence(folder: Path, modules: Path) -> tuple[Path, dict[str, Any]]:
@@ -188,7 +196,7 @@ def _sentence(folder: Path, modules: Path) -> tuple[Path, dict[str, Any]]:
         if kind == "Transformer" and transformer is None and not keys:
             transformer = inside
         elif kind == "Pooling" and transformer is not None and not keys:
-            keys = {"pooling_mode": _pooling(inside / "config.json"), "normalize": False}
+            keys = {**_pooling(inside / "config.json"), "normalize": False}
         elif kind == "Normalize" and keys:
             keys["normalize"] = True
         else:
@@ -217,8 +225,8 @@ def _module_rows(modules: Path) -> list[tuple[str, str]]:
     return found
 
 
-def _pooling(path: Path) -> str:
-    """The one pooling mode, from the new key or the old flags."""
+def _pooling(path: Path) -> dict[str, str]:
+    """The one or two pooling modes, from the new key or the old flags, as config keys."""
     config = read_config(path)
     mode = config.get("pooling_mode")
     if mode is None:
@@ -226,11 +234,11 @@ def _pooling(path: Path) -> str:
     modes = [mode] if isinstance(mode, str) else mode
     if not isinstance(modes, list) or not all(isinstance(one, str) for one in modes) or not modes:
         raise error("C636", f"{path}: pooling_mode = {json.dumps(mode)} should be a text")
-    if len(modes) > 1:
-        raise error("C636", f"{path}: several pooling modes at once ({', '.join(modes)}) are not supported")
+    if len(modes) > 2:
+        raise error("C636", f"{path}: more than two poolings at once ({', '.join(modes)}) are not supported")
     if config.get("include_prompt", True) is not True:
         raise error("C636", f"{path}: include_prompt = false is not supported: a model sees no prompts")
-    return str(modes[0])
+    return dict(zip(("pooling_mode", SECOND), modes, strict=False))
 
 
 def _max_length(transformer: Path, folder: Path) -> int | None:

@@ -26,7 +26,7 @@ from .numpy.weights import Stored, Table, Weights, assemble, left_over, missing_
 from .program import BACKENDS, Program
 
 Array = npt.NDArray[Any]
-Forward = Callable[[dict[str, Array]], Mapping[str, Array]]
+Forward = Callable[[dict[str, Array], list[str]], Mapping[str, Array]]
 REFERENCE = "reference"
 DTYPES = ("float32", "float64")
 
@@ -34,9 +34,9 @@ DTYPES = ("float32", "float64")
 class LoadedModel:
     """A model with its weights: call it with the ecosystem's names, get named results.
 
-    `config` is the effective config, `unused_config_keys` what nothing read, `unused_weights` stored tensors that the
-    model has no use for, `left_out` results that the file lacks weights for (only with strict=False), `max_length` the
-    longest text in tokens, `tokenizer_file` the folder's tokenizer.json.
+    `config` is the effective config, `unused_config_keys` what nothing read, `unused_weights` stored tensors
+    that the model has no use for, `left_out` results that the file lacks weights for (both only with
+    strict=False), `max_length` the longest text in tokens, `tokenizer_file` the folder's tokenizer.json.
     """
 
     def __init__(self, program: Program, folder: ModelFolder, forward: Forward, dtype: str) -> None:
@@ -53,14 +53,28 @@ class LoadedModel:
         self.max_length = min([*places, *([folder.max_length] if folder.max_length else [])], default=None)
         self._forward = forward
 
-    def __call__(self, input_ids: Any = None, attention_mask: Any = None, **others: Any) -> dict[str, Array]:
-        """The model's results by name for a batch, padded on either side. Raises `TransformulaError` for wrong inputs."""
+    def __call__(
+        self,
+        input_ids: Any = None,
+        attention_mask: Any = None,
+        outputs: Any = None,
+        **others: Any,
+    ) -> dict[str, Array]:
+        """The results by name for a batch, padded on either side; `outputs` chooses some of them.
+
+        Raises `TransformulaError` for wrong inputs.
+        """
         given = {"input_ids": input_ids, "attention_mask": attention_mask, **others}
         try:
             arrays = check_call(given, *self._border)
         except ValueError as fault:
             raise error("R910", f"{self.entry}: {fault}") from None
-        return dict(self._forward(arrays))
+        known = [out.name for out in self.program.compiled.formula.outputs]
+        for name in outputs or ():
+            if name not in known:
+                missing = self.left_out.get(name, f"{self.entry} has no result `{name}`")
+                raise error("R912", missing, help=did_you_mean(name, known) or f"It has {', '.join(known)}.")
+        return dict(self._forward(arrays, list(outputs) if outputs is not None else known))
 
     def __repr__(self) -> str:
         results = ", ".join(out.name for out in self.program.compiled.formula.outputs)
@@ -78,9 +92,10 @@ def load(
 ) -> LoadedModel:
     """The model of a folder with config.json and safetensors, or of sentence-transformers.
 
-    `backend` is "numpy", or "reference": the formulas as they stand, in float64. The spec is chosen by model_type, the
-    model by architectures, unless `spec` and `entry` choose. Weights that are missing, left over or of another shape are
-    one error; with strict=False, left-over ones are let be, and results that need a missing one are left out.
+    `backend` is "numpy", or "reference": the formulas as they stand, in float64. The spec is chosen by
+    model_type, the model by architectures, unless `spec` and `entry` choose. Weights that are missing, left
+    over or of another shape are one error; with strict=False left-over ones are let be, and results that
+    need a missing one are left out.
     """
     if backend != REFERENCE and backend not in BACKENDS:
         known = [*BACKENDS, REFERENCE]
@@ -109,7 +124,7 @@ def load(
     return model
 
 
-# ----------------------------------------------------------------------------------------------------- weights
+# ---------------------------------------------------------------------------------------------------- weights
 
 
 def _weights(
@@ -159,12 +174,16 @@ def _without(text: str, path: Path) -> str:
     return text.removeprefix(f"{path}{os.sep}").removeprefix(f"{path}: ").removeprefix(f"{path} ")
 
 
-# ---------------------------------------------------------------------------------------------------- backends
+# --------------------------------------------------------------------------------------------------- backends
 
 
 def _reference(graph: Graph, weights: Weights) -> Forward:
     wide = {name: np.asarray(value, np.float64) for name, value in weights.items()}
-    return lambda given: reference.run(graph, wide, given)
+
+    def forward(given: dict[str, Array], outputs: list[str]) -> Mapping[str, Array]:
+        return reference.run(restricted(graph, outputs), wide, given)
+
+    return forward
 
 
 def _generated(program: Program, weights: Weights, dtype: str, threads: int | None) -> Forward:
@@ -173,9 +192,9 @@ def _generated(program: Program, weights: Weights, dtype: str, threads: int | No
     exec(compile(program.source, f"<{program.name}: generated>", "exec"), made.__dict__)
     model = made.__dict__["Model"](weights, dtype=dtype, threads=threads)
 
-    def forward(given: dict[str, Array]) -> Mapping[str, Array]:
+    def forward(given: dict[str, Array], outputs: list[str]) -> Mapping[str, Array]:
         try:
-            found: Mapping[str, Array] = model(**given)
+            found: Mapping[str, Array] = model(**given, outputs=outputs)
         except ValueError as fault:
             raise error("R911", f"{program.name}: {fault}") from fault
         return found

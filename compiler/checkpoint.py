@@ -1,86 +1,48 @@
-"""The checkpoint map of a model, flattened and total: which stored tensor holds which weight, and how it lies there.
+"""The checkpoint map of a model, flattened and total: which stored tensor holds which weight, and how.
 
 What a row means, when it says no layout of its own:
 
-* a map `W : [c, d → head dk]` is stored the ecosystem's way, `[out, in]`: carried axes first, each a dimension of its
-  own, then all out-axes as one dimension, then all in-axes as one;
-* a weight without an arrow (a table, a gain, a bias) is stored in its declared order. The file may merge neighbouring
-  axes: `b : [head, dk]` is found as [head, dk] and as [(head dk)]. That is the same run of numbers, so nothing is guessed;
+* a map `W : [c, d → head dk]` is stored the ecosystem's way, `[out, in]`: carried axes first, each a
+  dimension of its own, then all out-axes as one dimension, then all in-axes as one;
+* a weight without an arrow (a table, a gain, a bias) is stored in its declared order. The file may merge
+  neighbouring axes: `b : [head, dk]` is found as [head, dk] and as [(head dk)]. Both are the same run of
+  numbers, so nothing is guessed;
 * several weights in one tensor, `[W_Q; W_K; W_V]`, follow each other along the first such dimension.
 
-A written layout always wins, and is exact: one group of axes per stored dimension, `1` for a dimension of one entry; `d'`
-is the out-side of `[d → d]`; in a fused row the one name that no weight has stands for the parts. An axis of a stack
-(`layer[layers]`) is a place in the name, `layer[l] : "….{l}.…"`, or, when the path has no brackets, an axis of the layout.
+A written layout always wins, and is exact: one group of axes per stored dimension, `1` for a dimension of one
+entry; `d'` is the out-side of `[d → d]`; in a fused row the one name that no weight has stands for the parts.
+An axis of a stack (`layer[layers]`) is a place in the name, `layer[l] : "….{l}.…"`, or, when the path has no
+brackets, an axis of the layout.
 
-`path : also "name"` is a second home of a weight: files may hold either, or both with equal values.
+`path : also "name"` is a second home of a weight: files may hold either, or both with equal values. A row of
+a weight that this model does not use, or that config leaves out, is a name to skip.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..grammar import syntax as s
-from ..grammar.diagnostics import (
-    Diagnostic,
-    Diagnostics,
-    InternalError,
-    Note,
-    Span,
-    TransformulaError,
-    did_you_mean,
-)
-from ..grammar.printer import expression as printed
+from ..grammar.diagnostics import Diagnostic, Diagnostics, Span, TransformulaError, did_you_mean
 from . import expressions, layouts
-from .config import Config, show
-from .instances import OUT
-from .ir import Axis, Graph, Weight
-from .layouts import Layout
+from .config import Config
+from .ir import Graph, Weight
+from .layouts import label
 from .modules import Entry, Module
 from .scope import config_scope
+from .stored import CheckpointMap, Row, brackets, number, plain, size_sources
+from .totality import tied_rows, untotal
+
+__all__ = ["CheckpointMap", "Row", "checkpoint_rows", "find_block", "label", "own_names"]
 
 MAX_DEPTH = 16
 ALSO = "also"
 PLACE = re.compile(r"\{([^{}]*)\}")
 
 Parts: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A stored tensor and the weights in it.
-
-    `places` says of each axis of the weights' stack whether it is a letter in the stored name, one number of the stack,
-    or (empty) an axis of the stored tensor. `layouts` are, for each weight, groups of its axes per stored dimension;
-    `part` is where the parts of a fused tensor stand: stored dimension and place in its group. `merged` rows have the
-    default layout of a weight without an arrow: the file may merge neighbours.
-    """
-
-    weights: tuple[Weight, ...]
-    stored: str
-    places: tuple[str, ...]
-    layouts: tuple[Layout, ...]
-    part: tuple[int, int] | None = None
-    merged: bool = False
-    also: bool = False
-    span: Span | None = field(compare=False, default=None)
-
-
-@dataclass(frozen=True)
-class CheckpointMap:
-    """All rows of a model, in the order of the file.
-
-    `skips` are stored names that nobody reads, `prefixes` what base models' names begin with inside head models,
-    `sizes` tells for each axis where its size came from.
-    """
-
-    name: str
-    rows: tuple[Row, ...]
-    skips: tuple[str, ...] = ()
-    prefixes: tuple[str, ...] = ()
-    sizes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,8 +63,8 @@ class _Leaf:
 def checkpoint_rows(module: Module, entry: str, graph: Graph, config: Config) -> CheckpointMap:
     """The map of one model or objective for its graph; without a `checkpoint` block, the spec's own names.
 
-    Raises every mistake of the map at once: weights without a row or with two, rows of weights that do not exist,
-    layouts and places that do not fit.
+    Raises every mistake of the map at once: weights without a row or with two, rows of weights that do not
+    exist, layouts and places that do not fit.
     """
     block = find_block(module, entry)
     if block is None:
@@ -133,7 +95,7 @@ def own_names(graph: Graph, config: Config) -> CheckpointMap:
         )
         for one in graph.weights
     )
-    return CheckpointMap(graph.name, rows, sizes=_sizes(graph, config))
+    return CheckpointMap(graph.name, rows, sizes=size_sources(graph, config))
 
 
 class _Flat:
@@ -158,21 +120,22 @@ class _Flat:
             if made is not None:
                 rows.append(made)
         self.diagnostics.check()
-        rows += self.tied(rows)
-        self.total(rows, block)
+        rows += list(tied_rows(rows, self.module.ties, self.graph))
+        for one in untotal(rows, self.graph, block, self.module.ties):
+            self.diagnostics.add(one)
         self.diagnostics.check()
         return CheckpointMap(
             self.graph.name,
             tuple(rows),
             tuple(dict.fromkeys(self.skips)),
             self.prefixes(),
-            _sizes(self.graph, self.config),
+            size_sources(self.graph, self.config),
         )
 
-    # ------------------------------------------------------------------------------------------------ flattening
+    # --------------------------------------------------------------------------------------------- flattening
 
     def block(self, block: s.Checkpoint, path: Parts = (), stored: str = "", depth: int = 0) -> list[_Leaf]:
-        """The rows of a block below a path and a prefix; its own replace those of the block it comes `from`."""
+        """The rows of a block below a path and a prefix; own rows replace those of its base."""
         if depth > MAX_DEPTH:
             raise _mistake("K007", "checkpoint maps include each other in a circle", block.span)
         own = list(self.leaves(block.rows, path, stored, depth))
@@ -227,7 +190,7 @@ class _Flat:
             help=did_you_mean(name.name, models),
         )
 
-    # ------------------------------------------------------------------------------------------------------ rows
+    # --------------------------------------------------------------------------------------------------- rows
 
     def row(self, leaf: _Leaf) -> Row | None:
         """The row of a leaf; None when this model does not use the weight, whose name is then skipped."""
@@ -271,12 +234,12 @@ class _Flat:
         )
 
     def empty(self, names: tuple[str, ...]) -> bool:
-        """Whether a weight is not used because config says that its stack has no entry: its tensors are left over."""
+        """Whether a weight is unused because its stack has no entry: then its tensors are left over."""
         axes = [self.config.axis(name) for name in self.declared(names) or ()]
         return any(axis is not None and axis.size == 0 for axis in axes)
 
     def declared(self, names: tuple[str, ...]) -> list[str] | None:
-        """The stack axes of a weight that the spec declares, though this model does not use it or config leaves it out."""
+        """The stack axes of a weight that the spec declares, though this model has no use for it."""
         module, body = self.module, self.entry.definition.body
         uses = [*body.uses, *self.module.uses.values()]
         weights = [*body.weights, *self.module.weights]
@@ -295,7 +258,7 @@ class _Flat:
         return stack if any(n.name == names[-1] for one in weights for n in one.names) else None
 
     def places(self, weight: Weight, path: Parts, leaf: _Leaf) -> tuple[str, ...]:
-        """For each axis of the stack its letter or number in the path, or nothing: then the tensor has the axis."""
+        """For each axis of the stack its letter or number in the path; nothing if the tensor has the axis."""
         found: list[str] = []
         for (name, indices), axes in zip(path, brackets(weight.name), strict=True):
             if indices and len(indices) != len(axes):
@@ -339,100 +302,11 @@ class _Flat:
                     help=advice,
                 )
         for axis, one in zip(weight.stack, found, strict=True):
-            if one.isdigit() and int(one) >= int(str(axis.size)):
+            if one.isdigit() and int(one) >= number(axis):
                 raise _mistake(
                     "K006", f"there is no entry {one} along {axis} = {axis.size}", leaf.mapping.span
                 )
         return tuple(found)
-
-    # ------------------------------------------------------------------------------------------------ being total
-
-    def tied(self, rows: Sequence[Row]) -> list[Row]:
-        """Rows of weights that are tied to a weight with a row: one storage."""
-        made: list[Row] = []
-        have = {weight.name for row in rows for weight in row.weights}
-        for tie in self.module.ties:
-            for mine, other in ((tie.left, tie.right), (tie.right, tie.left)):
-                for weight in self.below(mine):
-                    twin = f"{printed(other)}{plain_name(weight.name)[len(printed(mine)) :]}"
-                    source = [row for row in rows if [plain_name(w.name) for w in row.weights] == [twin]]
-                    if weight.name not in have and source:
-                        made += [_moved(row, weight) for row in source]
-                        have.add(weight.name)
-        return made
-
-    def below(self, path: s.Expr) -> list[Weight]:
-        """The weights at or under a path."""
-        told = printed(path)
-        return [one for one in self.graph.weights if f"{plain_name(one.name)}.".startswith(f"{told}.")]
-
-    def total(self, rows: Sequence[Row], block: s.Checkpoint) -> None:
-        """Each weight has its row, and one only; each stored tensor is named once."""
-        homes: dict[str, list[Row]] = {}
-        stored: dict[str, Row] = {}
-        tied = {
-            plain_name(one.name)
-            for tie in self.module.ties
-            for side in (tie.left, tie.right)
-            for one in self.below(side)
-        }
-        for row in rows:
-            for weight in row.weights:
-                if not row.also:
-                    homes.setdefault(weight.name, []).append(row)
-            key = row.stored + "".join(f" {p}" for p in row.places if p.isdigit())
-            if key in stored and not {plain_name(w.name) for w in row.weights} & tied:
-                self.twice("K009", f'"{row.stored}" is the home of two weights', row, stored[key])
-            stored.setdefault(key, row)
-        for weight in self.graph.weights:
-            found = homes.get(weight.name, [])
-            if not found:
-                self.diagnostics.add(self.homeless(weight, block))
-                continue
-            numbers = [tuple(int(p) if p.isdigit() else -1 for p in row.places) for row in found]
-            for place, row in enumerate(found[1:], 1):
-                if any(_overlap(numbers[place], other) for other in numbers[:place]):
-                    self.twice("K003", f"the weight `{weight.name}` has two rows", row, found[0])
-            if len(found) > 1 or any(n >= 0 for n in numbers[0]):
-                self.covered(weight, numbers, block)
-
-    def covered(self, weight: Weight, numbers: Sequence[tuple[int, ...]], block: s.Checkpoint) -> None:
-        """Rows of single numbers cover the whole stack."""
-        sizes = [int(str(axis.size)) for axis in weight.stack]
-        total = count = 1
-        for size in sizes:
-            total *= size
-        count = 0
-        for one in numbers:
-            some = 1
-            for number, size in zip(one, sizes, strict=True):
-                some *= size if number < 0 else 1
-            count += some
-        if count < total:
-            self.diagnostics.add(
-                Diagnostic(
-                    "K002", f"{count} of {total} entries of the weight `{weight.name}` have a row", block.span
-                )
-            )
-
-    def twice(self, code: str, message: str, row: Row, first: Row) -> None:
-        """A row too many."""
-        notes = (Note(first.span, "the first one"),) if first.span else ()
-        advice = 'A second name of the same numbers is written  path : also "name".' if code == "K003" else ""
-        self.diagnostics.add(Diagnostic(code, message, row.span, notes=notes, help=advice))
-
-    def homeless(self, weight: Weight, block: s.Checkpoint) -> Diagnostic:
-        """The mistake of a weight without a row."""
-        notes = (Note(weight.span, "declared here"),) if weight.span else ()
-        advice = f'Add a row:  {weight.name} : "its name in the file"'
-        where = block.model.span if block.model else block.ecosystem.span
-        return Diagnostic(
-            "K002",
-            f"the weight `{weight.name}` has no row in this checkpoint map",
-            where,
-            notes=notes,
-            help=advice,
-        )
 
     def prefixes(self) -> tuple[str, ...]:
         """What base models' names begin with inside other models of the spec: `bert.`"""
@@ -449,73 +323,7 @@ class _Flat:
         return tuple(found)
 
 
-# ---------------------------------------------------------------------------------------------------------- helpers
-
-
-def _moved(row: Row, weight: Weight) -> Row:
-    """The same stored tensor as the home of a tied weight, whose axes stand in the same order."""
-    (old,) = row.weights
-    if [axis.size for axis in old.axes] != [axis.size for axis in weight.axes]:
-        raise _mistake(
-            "K008", f"`{weight.name}` and `{old.name}` are tied and have different axes", weight.span
-        )
-    twin = dict(zip(old.axes, weight.axes, strict=True))
-    found = tuple(tuple(tuple(twin[axis] for axis in group) for group in one) for one in row.layouts)
-    return Row((weight,), row.stored, row.places, found, row.part, row.merged, row.also, row.span)
-
-
-def _overlap(one: Sequence[int], other: Sequence[int]) -> bool:
-    return all(a == b or a < 0 or b < 0 for a, b in zip(one, other, strict=True))
-
-
-def brackets(name: str) -> list[tuple[str, ...]]:
-    """The stack axes of each part of a weight's name: layer[layers].attn.W → [("layers",), (), ()]."""
-    found = []
-    for part in re.split(r"\.(?![^\[]*\])", name):
-        inside = part.partition("[")[2].rstrip("]")
-        found.append(tuple(one.strip() for one in inside.split(",")) if inside else ())
-    return found
-
-
-def plain_name(name: str) -> str:
-    """A weight's name without the brackets of its stacks."""
-    return re.sub(r"\[[^\]]*\]", "", name)
-
-
-def plain(name: str) -> tuple[str, ...]:
-    """A weight's name as a path."""
-    return tuple(plain_name(name).split("."))
-
-
-def label(axis: Axis) -> str:
-    """An axis as layouts call it: the out-side of [d → d] is d'."""
-    return f"{axis.name}'" if axis.tag == OUT else axis.name
-
-
-def _sizes(graph: Graph, config: Config) -> tuple[tuple[str, str], ...]:
-    """For each axis of the weights: its size and the place in config where it came from."""
-    found: dict[str, str] = {}
-    for weight in graph.weights:
-        for axis in weight.axes:
-            if not isinstance(axis.size, int):
-                raise InternalError(f"the weight {weight.name} has the length {axis}")
-            found.setdefault(label(axis), f"{axis.size} ({_source(axis, config)})")
-    return tuple(found.items())
-
-
-def _source(axis: Axis, config: Config) -> str:
-    name = axis.name.rpartition(".")[2]
-    option = config.module.options.get(name)
-    if "." in axis.name or option is None:
-        return f"of the instance {axis.name.rpartition('.')[0]}" if "." in axis.name else "of the spec"
-    if name in config.settings:
-        return f"set as {name}"
-    for key in option.keys:
-        if key[0] in config.given:
-            return ".".join(key)
-    if isinstance(option.value, s.Number):
-        return "the spec's default" if not option.keys else f"the default of {'.'.join(option.keys[0])}"
-    return printed(option.value) if not isinstance(show(config.value(name)), str) else "of the spec"
+# ---------------------------------------------------------------------------------------------------- helpers
 
 
 def _mistake(code: str, message: str, span: Span | None, **more: object) -> TransformulaError:

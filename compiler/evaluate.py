@@ -224,7 +224,8 @@ class Evaluator:
     def _pick(self, one: Node, args: list[Array]) -> Array:
         base, keys = one.args[0], one["keys"]
         indices = [(value, arg.axes) for value, arg in zip(args[1:], one.args[1:], strict=True)]
-        at = tuple(dict.fromkeys(axis for _, axes in indices for axis in axes))
+        owners = [key.owner for key in keys if key.ragged and key.owner in base.axes]  # whose length bounds a place
+        at = tuple(dict.fromkeys((*(a for _, axes in indices for a in axes), *(a for a in owners if a not in keys))))
         shared = tuple(a for a in base.axes if a not in keys and a in at)
         rest = tuple(a for a in base.axes if a not in keys and a not in at)
         value = align(args[0], base.axes, (*keys, *shared, *rest))

@@ -35,7 +35,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Report:
-    """The story of a compilation: the model, the nodes of its formula graph, and a chapter per pass that ran."""
+    """The story of a compilation: the model, the nodes of its formula graph, a chapter per pass that ran."""
 
     entry: str
     nodes: int
@@ -55,7 +55,9 @@ def explained(compiled: Compiled) -> Report:
         lines = [line for line in compiled.ledger.lines if line.pass_name == stage.name]
         fired = tuple(_event(line) for line in lines if line.fired)
         refused = tuple(_event(line) for line in lines if not line.fired)
-        chapters.append(Chapter(stage.name, does.get(stage.name, ""), counts[number - 1], counts[number], fired, refused))
+        chapters.append(
+            Chapter(stage.name, does.get(stage.name, ""), counts[number - 1], counts[number], fired, refused)
+        )
     return Report(compiled.entry, counts[0], tuple(chapters))
 
 

@@ -188,7 +188,13 @@ def _declared(scope: Scope, written: s.Assign, indices: Sequence[s.AxisParam]) -
     for one in written.brackets:
         axis = one.axis if isinstance(one, s.AxisParam) else one.value
         if not isinstance(axis, s.Name):
-            raise scope.fail("P320", "an axis name or a state's number is expected here", one.span)
+            raise scope.fail(
+                "P320",
+                "an axis name or a state's number is expected here",
+                one.span,
+                help=f"Axes are declared by name, {written.name.name}[seq, d] = …; "
+                f"a state has one number alone, {written.name.name}[0] = ….",
+            )
         wanted.append(axis)
     for one in indices:
         bound = scope.need_axis(one.axis)

@@ -17,7 +17,7 @@ Part: TypeAlias = tuple[int, int] | None
 def resolve(
     weights: Sequence[Weight], own: Sequence[tuple[Axis, ...]], written: Written | None, span: Span
 ) -> tuple[tuple[Layout, ...], Part]:
-    """The layout of each weight of a stored tensor (`own`: its axes there), and the place of the parts if several."""
+    """The layout of each weight of a tensor (`own`: its axes there), and the place of the parts."""
     if written is not None:
         return _written(weights, own, written, span)
     found = tuple(default(weight, axes) for weight, axes in zip(weights, own, strict=True))
@@ -57,7 +57,7 @@ def _written(
             (i, group.index(strangers[0])) for i, group in enumerate(written) if strangers[0] in group
         )
     elif strangers:
-        known = [_told(axis) for axis in own[0]]
+        known = [label(axis) for axis in own[0]]
         advice = did_you_mean(strangers[0], known) or f"It has [{', '.join(known)}]."
         raise _wrong("K005", f"`{weights[0].name}` has no axis `{strangers[0]}`", span, help=advice)
     found = []
@@ -66,8 +66,8 @@ def _written(
             tuple(a for name in group for a in [_axis(name, axes)] if a is not None) for group in written
         )
         flat = [axis for group in groups for axis in group]
-        if sorted(map(_told, flat)) != sorted(map(_told, axes)):
-            have = f"[{', '.join(map(_told, axes))}]"
+        if sorted(map(label, flat)) != sorted(map(label, axes)):
+            have = f"[{', '.join(map(label, axes))}]"
             raise _wrong("K005", f"the layout should name each axis of `{weight.name}` : {have} once", span)
         found.append(groups)
     if part is not None:
@@ -77,12 +77,13 @@ def _written(
 
 def _axis(name: str, axes: Sequence[Axis]) -> Axis | None:
     """The axis of this name; an instance's own `G.d` is `d` inside its rows."""
-    exact = [axis for axis in axes if _told(axis) == name]
-    inner = [axis for axis in axes if _told(axis).rpartition(".")[2] == name]
-    return (exact or inner or [None])[0]
+    exact = [axis for axis in axes if label(axis) == name]
+    inner = [axis for axis in axes if label(axis).rpartition(".")[2] == name]
+    return next(iter((*exact, *inner)), None)
 
 
-def _told(axis: Axis) -> str:
+def label(axis: Axis) -> str:
+    """An axis as layouts call it: the out-side of [d → d] is d'."""
     return f"{axis.name}'" if axis.tag == OUT else axis.name
 
 

@@ -1,4 +1,4 @@
-"""The axes of every equation of a spec, line by line, from the trace of a check: what `check --axes` prints."""
+"""The axes of every equation of a spec, line by line, from the trace of a check, for `check --axes`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .values import Record, Tensor, Value
 
 @dataclass(frozen=True)
 class Shape:
-    """A name with its axes as its definition calls them: `lifted` ones are carried along, `seen` ones it may name."""
+    """A name with its axes as its definition calls them: `lifted` ones are carried along, `seen` ones named."""
 
     name: str
     lifted: tuple[str, ...]
@@ -38,7 +38,7 @@ class Row:
 def listing(session: Session) -> list[Row]:
     """One row per line with an equation, as far as the check got.
 
-    A definition that is used in several places is shown at its fullest: with the most axes that any use gives it.
+    A definition that is used in several places is shown at its fullest: with the most axes of any use.
     """
     best: dict[int, tuple[Value, Scope]] = {}
     for expr, value, scope in session.trace or ():
@@ -49,7 +49,11 @@ def listing(session: Session) -> list[Row]:
         if id(expr) in best:
             rows.setdefault(span.line, []).extend(_shapes(name, *best[id(expr)]))
     source = session.module.file.span.source
-    return [Row(line, source.line(line).strip(), tuple(dict.fromkeys(found))) for line, found in sorted(rows.items()) if found]
+    return [
+        Row(line, source.line(line).strip(), tuple(dict.fromkeys(found)))
+        for line, found in sorted(rows.items())
+        if found
+    ]
 
 
 def ordered(axes: Iterable[Axis]) -> list[Axis]:
@@ -70,7 +74,10 @@ def _statements(where: Iterable[s.Statement]) -> Iterator[tuple[str, s.Expr, Spa
     for statement in where:
         if isinstance(statement, s.Loop):
             yield from _statements(statement.body)
-        elif any(isinstance(item, s.PlainItem) and not isinstance(item.value, s.Name) for item in statement.brackets):
+        elif any(
+            isinstance(item, s.PlainItem) and not isinstance(item.value, s.Name)
+            for item in statement.brackets
+        ):
             index = ", ".join(item.span.text for item in statement.brackets)
             yield f"{statement.name.name}[{index}]", statement.value, statement.span
         else:

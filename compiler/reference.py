@@ -38,9 +38,7 @@ def run(
     given = {name: np.asarray(value) for name, value in inputs.items() if value is not None}
     check_inputs(graph, given)
     lookup = weights if callable(weights) else _lookup(weights)
-    if graph.batch is None:
-        return _objective(graph, lookup, given, seed, training)
-    return _model(graph, lookup, given, seed, training)
+    return _evaluated(graph, lookup, given, seed, training)
 
 
 def _lookup(weights: Mapping[str, Array]) -> Weights:
@@ -80,25 +78,20 @@ def check_inputs(graph: Graph, given: Mapping[str, Array]) -> None:
             raise error("R903", f"`{one.name}` should have the dimensions [{axes}], not {list(given[one.name].shape)}")
 
 
-def _model(graph: Graph, weights: Weights, given: dict[str, Array], seed: int, training: bool) -> dict[str, Array]:
-    batch = graph.batch
-    assert batch is not None
+def _evaluated(graph: Graph, weights: Weights, given: dict[str, Array], seed: int, training: bool) -> dict[str, Array]:
     places = _places(graph, given)
-    lengths = Lengths({"batch": _batch_size(graph, given)})
+    lengths = Lengths(_owners(graph, given))
     for name, place in places.items():
-        lengths.size[name] = place.width
-        lengths.count[name] = place.count
-        lengths.visible[name] = place.visible
-    aligned = {one.name: _align_input(one, given[one.name], places, batch) for one in graph.inputs if one.name in given}
-    if "position_ids" in given:
+        lengths.size[name], lengths.count[name], lengths.visible[name] = place.width, place.count, place.visible
+    aligned = {one.name: _align_input(one, given[one.name], places) for one in graph.inputs if one.name in given}
+    if "position_ids" in given and "position_ids" not in aligned:
         first = next(iter(places.values()))
         aligned["position_ids"] = first.take(np.broadcast_to(given["position_ids"], first.shape))
     evaluator = Evaluator(aligned, weights, lengths, seed, training)
     results = {}
     for out in graph.outputs:
-        value = evaluator(out.node)
-        order = [out.node.axes.index(axis) for axis in out.axes]
-        results[out.name] = _restore(value.transpose(order), out.axes, places, graph, lengths)
+        value = evaluator(out.node).transpose([out.node.axes.index(axis) for axis in out.axes])
+        results[out.name] = _restore(value, out.axes, places, graph)
     return results
 
 
@@ -160,13 +153,9 @@ def _length_shape(graph: Graph, given: Mapping[str, Array], name: str) -> tuple[
     return shape
 
 
-def _batch_size(graph: Graph, given: Mapping[str, Array]) -> int:
-    return next(given[one.name].shape[0] for one in graph.inputs if one.name in given)
-
-
-def _align_input(one: Input, value: Array, places: Mapping[str, _Places], batch: Axis) -> Array:
+def _align_input(one: Input, value: Array, places: Mapping[str, _Places]) -> Array:
     for number, axis in enumerate(one.axes):
-        if isinstance(axis.size, Length) and axis != batch and axis.size.name in places:
+        if isinstance(axis.size, Length) and axis.size.name in places:
             moved = np.moveaxis(value, number, 1)
             value = np.moveaxis(places[axis.size.name].take(moved), 1, number)
         elif isinstance(axis.size, int) and value.shape[number] != axis.size:
@@ -174,19 +163,20 @@ def _align_input(one: Input, value: Array, places: Mapping[str, _Places], batch:
     return value
 
 
-def _restore(value: Array, axes: tuple[Axis, ...], places: Mapping[str, _Places], graph: Graph, lengths: Lengths) -> Array:
+def _restore(value: Array, axes: tuple[Axis, ...], places: Mapping[str, _Places], graph: Graph) -> Array:
     """Back to the caller's places; NaN means that an entry out of range was read. An empty example has zeros."""
-    rows = np.ones(value.shape[0], bool)
-    for place in places.values():
-        rows &= place.count > 0
-    value = np.where(rows.reshape((-1,) + (1,) * (value.ndim - 1)), value, 0) if places else value
+    if graph.batch is not None and places:
+        rows = np.all([place.count > 0 for place in places.values()], axis=0)
+        value = np.where(rows.reshape((-1,) + (1,) * (value.ndim - 1)), value, 0)
+    told: set[Axis | None] = set()
     for number, axis in enumerate(axes):
-        if isinstance(axis.size, Length) and axis.size.name in places:
-            name = axis.size.name
-            moved = np.moveaxis(value, number, 1)
-            real = places[name].real.reshape(places[name].real.shape + (1,) * (moved.ndim - 2))
-            moved = places[name].put(np.where(real, moved, 0))
-            value = np.moveaxis(moved, 1, number)
+        if isinstance(axis.size, Length) and axis.size.name in places and axis.owner in axes:
+            place, ends = places[axis.size.name], (axes.index(axis.owner), number)
+            moved = np.moveaxis(value, ends, (0, 1))
+            shown = place.visible if axis.owner in told else place.real  # a second length: keys, and hidden ones are 0
+            told.add(axis.owner)
+            real = shown.reshape(shown.shape + (1,) * (moved.ndim - 2))
+            value = np.moveaxis(place.put(np.where(real, moved, 0)), (0, 1), ends)
     if value.dtype.kind == "f" and np.isnan(value).any():
         raise error(
             "I801",
@@ -196,36 +186,13 @@ def _restore(value: Array, axes: tuple[Axis, ...], places: Mapping[str, _Places]
     return value
 
 
-def _objective(graph: Graph, weights: Weights, given: dict[str, Array], seed: int, training: bool) -> dict[str, Array]:
-    lengths = Lengths()
-    masks = {n: given.get(m) for n, m in zip(length_names(graph), MASKS, strict=False)}
+def _owners(graph: Graph, given: Mapping[str, Array]) -> dict[str, int]:
+    """How many entries the axes without an owner have: the batch of an objective."""
+    found: dict[str, int] = {}
     for one in graph.inputs:
-        if one.name in given:
-            for number, axis in enumerate(one.axes):
-                if isinstance(axis.size, Length):
-                    lengths.size[axis.size.name] = given[one.name].shape[number]
-    for one in graph.inputs:
-        for axis in one.axes:
-            if isinstance(axis.size, Length) and axis.owner is not None and one.name in given:
-                name = axis.size.name
-                mask = masks.get(name)
-                owners = given[one.name].shape[0]
-                places = _Places(np.ones((owners, lengths.size[name]), bool) if mask is None else mask != 0)
-                lengths.count[name], lengths.visible[name] = places.count, places.visible
-                lengths.size[name] = places.width
-    aligned = dict(given)
-    for one in graph.inputs:
-        if one.name not in given:
-            continue
         for number, axis in enumerate(one.axes):
-            if isinstance(axis.size, Length) and axis.owner is not None:
-                mask = masks.get(axis.size.name)
-                if mask is not None:
-                    aligned[one.name] = np.moveaxis(
-                        _Places(mask != 0).take(np.moveaxis(aligned[one.name], number, 1)), 1, number
-                    )
-    evaluator = Evaluator(aligned, weights, lengths, seed, training)
-    return {
-        out.name: evaluator(out.node).transpose([out.node.axes.index(axis) for axis in out.axes])
-        for out in graph.outputs
-    }
+            if isinstance(axis.size, Length) and axis.owner is None and one.name in given:
+                here = given[one.name].shape[number]
+                if found.setdefault(axis.size.name, here) != here:
+                    raise error("R903", f"`{one.name}` has {here} entries along {axis}, not {found[axis.size.name]}")
+    return found

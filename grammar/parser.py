@@ -19,7 +19,7 @@ from .lexing import Layout, Token
 from .syntax import File
 from .table import load
 
-MAX_SIZE = 4_000_000
+MAX_SIZE = 1_000_000
 MAX_MISTAKES = 20
 LAYOUT = {"_NL", "_INDENT", "_DEDENT"}
 Stacks: TypeAlias = tuple[list[int], list[tuple[Any, int, int]]]
@@ -122,9 +122,16 @@ class Parser:
 
     def _remember(self, token: Token) -> None:
         """The stacks in front of a line, to which reading returns if the line is wrong."""
+        if self._awaits_block():  # the line belongs to its head, which goes with it
+            self.before = self.resume[self.depth]
+            return
         self.before = (self.states[:], self.values[:])
         if token.kind not in LAYOUT:
             self.resume[self.depth :] = [self.before]
+
+    def _awaits_block(self) -> bool:
+        """Must indented lines come now?"""
+        return self.tables.states[self.states[-1]].keys() == {"_INDENT"}
 
     def _feed(self, token: Token) -> bool:
         """Reduces as long as `token` asks for it, then takes it; True at the end of the file."""
@@ -174,7 +181,8 @@ class Parser:
     def _reduce(self, rule: Rule) -> None:
         size, states, values = rule.size, self.states, self.values
         if rule.through and len(rule.kept) == 1:
-            entry = values[-size + (rule.kept[0] or 0)]
+            first, kept, last = values[-size], values[-size + (rule.kept[0] or 0)], values[-1]
+            entry = kept if size == 1 else (kept[0], first[1], last[2])
         else:
             taken = values[len(values) - size :]
             entry = self._make(rule, taken)
@@ -233,26 +241,29 @@ class Parser:
 
     def _recover(self, token: Token, diagnostic: Diagnostic) -> None:
         """Goes back to the start of the wrong line, and on with the line after it that is not deeper."""
-        if token.kind == "_DEDENT" and self.accepts(
-            "_INDENT"
-        ):  # a head with nothing under it at the end of a block
-            self.found.add(diagnostic)
-            self.before = self.resume[self.depth]
-            self.layout.queue.appendleft(token)
-        elif token.kind == "_DEDENT":  # nothing was left of a block: its head goes too
+        headless = self.fresh and self._awaits_block()
+        if (
+            token.kind == "_DEDENT" and not headless
+        ):  # an earlier mistake left nothing of a block: its head goes too
             if not self.found.found:
-                raise InternalError(f"no way on after {self.source.name}:{diagnostic}")
+                raise InternalError(f"no way on after {self.source.name}: {diagnostic}")
             self._leave_block()
             self.before = self.resume[self.depth]
         else:
             self.found.add(diagnostic)
             if len(self.found.found) >= MAX_MISTAKES or token.kind == "$END":
                 self.found.check()
-            opened = diagnostic.span.start if diagnostic.span else token.start
-            again = diagnostic.code == "P303" and opened < token.start and token.kind != "BAD"
-            self.layout.drop(token, again)
+            if token.kind == "_DEDENT":
+                self.layout.queue.appendleft(token)
+            else:
+                self.layout.drop(token, headless or self._was_open(token, diagnostic))
             if not self.fresh:
                 self.before = self.resume[self.depth]
         self.states, self.values = self.before[0][:], self.before[1][:]
         self.fresh = True
         self.line.clear()
+
+    def _was_open(self, token: Token, diagnostic: Diagnostic) -> bool:
+        """Is the mistake a bracket on an earlier line, so that the line of `token` is to be read anew?"""
+        start = diagnostic.span.start if diagnostic.span else token.start
+        return diagnostic.code == "P303" and start < token.start and token.kind != "BAD"

@@ -1,4 +1,4 @@
-"""The command line. Everything but the options is imported when a command runs, so that each starts quickly."""
+"""The command line. All but the options is imported when a command runs, so that each starts quickly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def app() -> None:
 
 @contextmanager
 def _manners() -> Iterator[None]:
-    """A user's mistake is a message and exit 1, Ctrl-C is exit 130, a reader that left early is no mistake."""
+    """A user's mistake is a message and exit 1, Ctrl-C exit 130; a reader that left early is no mistake."""
     from .grammar.diagnostics import TransformulaError
 
     try:
@@ -45,7 +45,9 @@ def _manners() -> Iterator[None]:
         if isinstance(fault, BrokenPipeError) or fault.errno == errno.EPIPE:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise click.exceptions.Exit(0) from None
-        click.echo(f"error: {f'{fault.filename}: ' if fault.filename else ''}{fault.strerror or fault}", err=True)
+        click.echo(
+            f"error: {f'{fault.filename}: ' if fault.filename else ''}{fault.strerror or fault}", err=True
+        )
         raise click.exceptions.Exit(1) from None
 
 
@@ -76,18 +78,26 @@ def options(*added: Callable[[F], F]) -> Callable[[F], F]:
 
 spec = click.argument("spec")
 config = click.option("--config", type=PATH, metavar="FILE", help="A config.json with the model's sizes.")
-entry = click.option("--entry", metavar="NAME", help="The model or objective; by default the spec's first model.")
-settings = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An entry of the spec's config.")
+entry = click.option(
+    "--entry", metavar="NAME", help="The model or objective; by default the spec's first model."
+)
+settings = click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="An entry of the spec's config."
+)
 out = click.option("-o", "--out", type=PATH, metavar="FILE", help="The file to write.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 passes = options(
-    click.option("--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."),
-    click.option("--only", multiple=True, metavar="PASS", help="Run this pass only; may be given several times."),
+    click.option(
+        "--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."
+    ),
+    click.option(
+        "--only", multiple=True, metavar="PASS", help="Run this pass only; may be given several times."
+    ),
     click.option("--until", metavar="PASS", help="Stop after this pass (`formula`: before all)."),
 )
 
 
-# ---------------------------------------------------------------------------------------------------- commands
+# -------------------------------------------------------------------------------------------------- commands
 
 
 @command("transformula check my.formula --axes")
@@ -96,7 +106,7 @@ passes = options(
 def check(specs: tuple[str, ...], axes: bool, config: Path | None, as_json: bool) -> None:
     """Check specs: grammar, names and axes.
 
-    SPECS are .formula files, names of shipped specs, or - for standard input. Exit status 1 when one has a mistake.
+    SPECS are .formula files, names of shipped specs, or - for standard input. Exit status 1 if one has a mistake.
     """
     from .show import check_report
 
@@ -131,13 +141,23 @@ def compile(spec: str, out: Path | None, backend: str, **chosen: Any) -> None:
 @click.argument("folder", type=PATH)
 @options(
     click.option("--text", multiple=True, help="A text; may be given several times."),
-    click.option("--file", type=PATH, metavar="FILE", help="A file with one text a line; by default standard input."),
-    click.option("--backend", default="numpy", show_default=True, help="numpy, or reference (slow, float64)."),
-    click.option("--output", type=click.Choice(["json", "npy"]), default="json", help="An object a line, or one array."),
+    click.option(
+        "--file", type=PATH, metavar="FILE", help="A file with one text a line; by default standard input."
+    ),
+    click.option(
+        "--backend", default="numpy", show_default=True, help="numpy, or reference (slow, float64)."
+    ),
+    click.option(
+        "--output", type=click.Choice(["json", "npy"]), default="json", help="An object a line, or one array."
+    ),
     out,
     click.option("--name", metavar="OUTPUT", help="Which of the model's outputs; by default the first."),
-    click.option("--dtype", type=click.Choice(["float32", "float64"]), help="The kind of numbers to compute with."),
-    click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Texts at once."),
+    click.option(
+        "--dtype", type=click.Choice(["float32", "float64"]), help="The kind of numbers to compute with."
+    ),
+    click.option(
+        "--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Texts at once."
+    ),
     entry,
     click.option("--similarity", is_flag=True, help="Print how alike the texts are (cosine)."),
 )
@@ -154,10 +174,23 @@ def run(**chosen: Any) -> None:
 @command("transformula graph bert --format html -o bert.html")
 @spec
 @options(
-    click.option("--format", "form", type=click.Choice(["mermaid", "dot", "svg", "html"]), default="mermaid", help="The kind of picture."),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["mermaid", "dot", "svg", "html"]),
+        default="mermaid",
+        help="The kind of picture.",
+    ),
     out,
-    click.option("--stage", default="formula", metavar="formula|PASS|final", help="The graph as written (default) or after a pass."),
-    click.option("--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened; by default all."),
+    click.option(
+        "--stage",
+        default="formula",
+        metavar="formula|PASS|final",
+        help="The graph as written (default) or after a pass.",
+    ),
+    click.option(
+        "--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened; by default all."
+    ),
     click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
 )
 @options(config, settings, entry)
@@ -200,7 +233,7 @@ def specs() -> None:
     specs_report()
 
 
-# --------------------------------------------------------------------------------------------- reading options
+# ------------------------------------------------------------------------------------------- reading options
 
 
 def _spec(name: str) -> str | Path:
@@ -261,5 +294,7 @@ def main() -> None:
     """The entry point of the command `transformula`."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a sign of a formula still gets the rest
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal that lacks a sign of a formula still gets the rest
     app(prog_name="transformula")

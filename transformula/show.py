@@ -30,9 +30,17 @@ def check_report(specs: Sequence[str | Path], config: dict[str, Any], axes: bool
         session, diagnostics = _checked(spec, config, axes)
         right = all(one.severity != "error" for one in diagnostics)
         good = good and right
-        name = session.module.file.span.source.name if session else "<text>" if isinstance(spec, str) else str(spec)
+        name = (
+            session.module.file.span.source.name
+            if session
+            else "<text>"
+            if isinstance(spec, str)
+            else str(spec)
+        )
         if as_json:
-            found.append({"spec": name, "ok": right, "diagnostics": [diagnostic_data(d) for d in diagnostics]})
+            found.append(
+                {"spec": name, "ok": right, "diagnostics": [diagnostic_data(d) for d in diagnostics]}
+            )
             if axes and session:
                 found[-1]["axes"] = _axes_data(session)
             continue
@@ -47,14 +55,18 @@ def check_report(specs: Sequence[str | Path], config: dict[str, Any], axes: bool
     return good
 
 
-def _checked(spec: str | Path, config: dict[str, Any], trace: bool) -> tuple[Session | None, list[Diagnostic]]:
+def _checked(
+    spec: str | Path, config: dict[str, Any], trace: bool
+) -> tuple[Session | None, list[Diagnostic]]:
     from .compiler.driver import check_session
 
     try:
         session = check_session(spec, config, trace)
     except TransformulaError as fault:
         return None, fault.diagnostics
-    order = sorted(session.diagnostics.found, key=lambda d: (d.span.source.name, d.span.start) if d.span else ("", -1))
+    order = sorted(
+        session.diagnostics.found, key=lambda d: (d.span.source.name, d.span.start) if d.span else ("", -1)
+    )
     return session, order
 
 
@@ -84,7 +96,12 @@ def diagnostic_data(one: Diagnostic) -> dict[str, Any]:
 def _place(span: Span | None) -> dict[str, Any]:
     if span is None:
         return {"file": None, "line": None, "column": None, "length": None}
-    return {"file": span.source.name, "line": span.line, "column": span.column, "length": span.end - span.start}
+    return {
+        "file": span.source.name,
+        "line": span.line,
+        "column": span.column,
+        "length": span.end - span.start,
+    }
 
 
 def _print_axes(session: Session) -> None:
@@ -113,7 +130,7 @@ def _axes_data(session: Session) -> list[dict[str, Any]]:
     ]
 
 
-# ------------------------------------------------------------------------------------------------ compilations
+# ----------------------------------------------------------------------------------------------- compilations
 
 
 def explain_report(report: Report, as_json: bool) -> None:
@@ -127,9 +144,15 @@ def explain_report(report: Report, as_json: bool) -> None:
     console = Console(highlight=False)
     console.print(Text(f"{report.entry}: {report.nodes} nodes as the spec says it"))
     for chapter in report.chapters:
-        change = f"{chapter.before} → {chapter.after} nodes" if chapter.before != chapter.after else f"{chapter.after} nodes"
+        change = (
+            f"{chapter.before} → {chapter.after} nodes"
+            if chapter.before != chapter.after
+            else f"{chapter.after} nodes"
+        )
         console.print()
-        console.print(Text.assemble((chapter.name, "bold"), f"  {change}  ", (chapter.does, "dim")))
+        console.print(
+            Text.assemble((chapter.name, "bold"), f"  {change}  ", (chapter.does, "dim")), soft_wrap=True
+        )
         for sign, style, events in (("+", "green", chapter.fired), ("-", "yellow", chapter.refused)):
             for event in events:
                 console.print(Text.assemble((f"  {sign} ", style), *_event(event)), soft_wrap=True)
@@ -141,7 +164,10 @@ def explain_report(report: Report, as_json: bool) -> None:
 
 def _event(event: Event) -> list[str | tuple[str, str]]:
     times = f" ×{event.count}" if event.count > 1 else ""
-    told: list[str | tuple[str, str]] = [(event.rule, "bold"), f"{times}: {event.what}" if event.what else times]
+    told: list[str | tuple[str, str]] = [
+        (event.rule, "bold"),
+        f"{times}: {event.what}" if event.what else times,
+    ]
     if event.reason:
         told.append(f" (refused: {event.reason})")
     if event.place:

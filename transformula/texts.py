@@ -1,4 +1,4 @@
-"""The command `run`: texts in, one result a line out. Memory holds a window of texts at a time, not a whole file."""
+"""The command `run`: texts in, one result a line out. Memory holds a window of texts, not a whole file."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def run_job(job: Job) -> None:
     _tell(tally, model)
 
 
-def folder_spec(folder: Path, config: dict[str, Any], entry: str | None) -> tuple[str, dict[str, Any], str | None]:
+def folder_spec(
+    folder: Path, config: dict[str, Any], entry: str | None
+) -> tuple[str, dict[str, Any], str | None]:
     """The shipped spec, the config and the model that a folder asks for."""
     from .backends.folder import read_model_folder
 
@@ -82,7 +84,7 @@ def folder_spec(folder: Path, config: dict[str, Any], entry: str | None) -> tupl
     return found.spec_name, {**found.config, **config}, found.entry
 
 
-# ----------------------------------------------------------------------------------------------- texts, tokens
+# --------------------------------------------------------------------------------------------- texts, tokens
 
 
 def _texts(job: Job) -> tuple[Iterator[tuple[int, str]], int | None]:
@@ -113,7 +115,11 @@ def _tokenizer(model: LoadedModel) -> Any:
     from tokenizers import Tokenizer
 
     if model.tokenizer_file is None:
-        raise error("R923", "the folder has no tokenizer.json", help="Texts need one; token ids go to transformula.load.")
+        raise error(
+            "R923",
+            "the folder has no tokenizer.json",
+            help="Texts need one; token ids go to transformula.load.",
+        )
     try:
         tokenizer = Tokenizer.from_file(str(model.tokenizer_file))
     except Exception as fault:  # the library raises bare exceptions
@@ -126,7 +132,13 @@ def _tokenizer(model: LoadedModel) -> Any:
 
 
 def _results(
-    model: LoadedModel, tokenizer: Any, texts: Iterator[tuple[int, str]], name: str, per_token: bool, size: int, tally: Tally
+    model: LoadedModel,
+    tokenizer: Any,
+    texts: Iterator[tuple[int, str]],
+    name: str,
+    per_token: bool,
+    size: int,
+    tally: Tally,
 ) -> Iterator[tuple[str, Any]]:
     """(text, result) in the order of the texts; texts of like length are run together."""
     while window := list(itertools.islice(texts, WINDOW * size)):
@@ -171,7 +183,7 @@ def _output(model: LoadedModel, wanted: str | None) -> tuple[str, bool]:
     return name, any(axis.ragged for axis in outputs[name].axes[1:])
 
 
-# ----------------------------------------------------------------------------------------------------- results
+# --------------------------------------------------------------------------------------------------- results
 
 
 @contextmanager
@@ -182,7 +194,11 @@ def _sink(out: Path | None, binary: bool) -> Iterator[IO[Any]]:
         return
     handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
     try:
-        with os.fdopen(handle, "wb" if binary else "w", **({} if binary else {"encoding": "utf-8", "newline": "\n"})) as file:
+        with (
+            os.fdopen(handle, "wb")
+            if binary
+            else os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file
+        ):
             yield file
         os.chmod(name, 0o644)
         os.replace(name, out)
@@ -193,7 +209,10 @@ def _sink(out: Path | None, binary: bool) -> Iterator[IO[Any]]:
 
 def _write_lines(results: Iterator[tuple[str, Any]], file: IO[str], name: str, per_token: bool) -> None:
     for text, value in results:
-        file.write(json.dumps({"text": text, name: _numbers(value)}, ensure_ascii=file is sys.stdout and not _utf8()) + "\n")
+        file.write(
+            json.dumps({"text": text, name: _numbers(value)}, ensure_ascii=file is sys.stdout and not _utf8())
+            + "\n"
+        )
 
 
 def _utf8() -> bool:
@@ -211,13 +230,15 @@ def _write_array(results: Iterator[tuple[str, Any]], file: IO[bytes], name: str,
     import numpy as np
 
     if per_token:
-        raise error("R926", f"{name} has a row for each token, and texts differ in length", help="Use --output json.")
+        raise error(
+            "R926", f"{name} has a row for each token, and texts differ in length", help="Use --output json."
+        )
     rows = [value for _, value in results]
     np.save(file, np.stack(rows) if rows else np.zeros((0,), np.float32))
 
 
 def _progress(results: Iterator[tuple[str, Any]], total: int | None) -> Iterator[tuple[str, Any]]:
-    if not sys.stderr.isatty() or total is not None and total < LONG:
+    if not sys.stderr.isatty() or (total is not None and total < LONG):
         return results
     from rich.console import Console
     from rich.progress import track
@@ -230,7 +251,9 @@ def _similarity(results: Sequence[tuple[str, Any]], per_token: bool) -> None:
     if per_token:
         raise error("R927", "--similarity needs one vector a text", help="Choose such an output with --name.")
     if len(results) > ALIKE:
-        raise error("R928", f"a table of more than {ALIKE} texts is for nobody's eyes", help="Use -o FILE and NumPy.")
+        raise error(
+            "R928", f"a table of more than {ALIKE} texts is for nobody's eyes", help="Use -o FILE and NumPy."
+        )
     from rich.console import Console
 
     from .show import similarity_table
@@ -249,5 +272,7 @@ def _tell(tally: Tally, model: LoadedModel) -> None:
         click.echo(f"warning: {told} left out (line{'s' * several} {first})", err=True)
     if tally.cut:
         several = tally.cut > 1
-        told = f"{tally.cut} of {tally.texts} text{'s' * (tally.texts > 1)} {'were' if several else 'was'} cut"
+        told = (
+            f"{tally.cut} of {tally.texts} text{'s' * (tally.texts > 1)} {'were' if several else 'was'} cut"
+        )
         click.echo(f"warning: {told} to {model.max_length} tokens", err=True)

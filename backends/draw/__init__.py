@@ -1,10 +1,10 @@
 """Graph → picture: Mermaid, DOT, SVG or one HTML page.
 
-    graph     of any stage, with the origin of its nodes        compiler/ir.py
-    folded    the nodes worth drawing, each in its block        folding.py
-    picture   boxes in nested clusters, edges, a depth          picture.py
-    layout    places and routes, one cluster at a time          layout.py, layered.py
-    text      mermaid.py, dot.py, svg.py, html.py
+graph     of any stage, with the origin of its nodes        compiler/ir.py
+folded    the nodes worth drawing, each in its block        folding.py
+picture   boxes in nested clusters, edges, a depth          picture.py
+layout    places and routes, one cluster at a time          layout.py, layered.py
+text      mermaid.py, dot.py, svg.py, html.py
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def draw(
 ) -> str:
     """The picture of a compiled model as text in one of `FORMATS`.
 
-    `stage` is `formula` (as the spec says it), `final`, or the name of a pass that ran; `depth` is how many levels of
-    blocks are opened (None: all). Blocks of a single equation stay closed, unless `full`.
+    `stage` is `formula` (as the spec says it), `final`, or the name of a pass that ran; `depth` is how many levels
+    of blocks are opened (None: all). Blocks of a single equation stay closed, unless `full`.
     """
     if form not in FORMATS:
         raise error("C622", f"there is no picture `{form}`", help=f"There are {', '.join(FORMATS)}.")
@@ -34,7 +34,9 @@ def draw(
     return str(writer.write(picture(compiled, stage, depth, full)))
 
 
-def picture(compiled: Compiled, stage: str = "formula", depth: int | None = None, full: bool = False) -> Picture:
+def picture(
+    compiled: Compiled, stage: str = "formula", depth: int | None = None, full: bool = False
+) -> Picture:
     """The picture of a compiled model, to be written or measured."""
     return make(fold(_stage(compiled, stage), compiled.module), depth, full)
 

@@ -10,7 +10,12 @@ from .picture import Box, Cluster, Picture
 HEAD = """    graph [fontname="Helvetica", labeljust=l]
     node [shape=box, style=rounded, fontname="monospace", fontsize=11]
     edge [fontname="monospace", fontsize=9]"""
-STYLES = {"input": "rounded,bold", "output": "rounded,bold", "state": "rounded,dashed", "block": "rounded,filled"}
+STYLES = {
+    "input": "rounded,bold",
+    "output": "rounded,bold",
+    "state": "rounded,dashed",
+    "block": "rounded,filled",
+}
 
 
 def write(picture: Picture) -> str:
@@ -19,7 +24,9 @@ def write(picture: Picture) -> str:
     clusters = {one.ident: f"cluster_{i}" for i, one in enumerate(picture.top.clusters())}
     lines = [f"digraph {quoted([picture.name])} {{", HEAD, *_items(picture.top, number, clusters, "    ")]
     for edge in picture.edges:
-        lines.append(f"    {number[edge.source]} -> {number[edge.target]} [label={quoted([', '.join(edge.axes)])}]")
+        lines.append(
+            f"    {number[edge.source]} -> {number[edge.target]} [label={quoted([', '.join(edge.axes)])}]"
+        )
     return "\n".join([*lines, "}", ""])
 
 
@@ -27,7 +34,8 @@ def _items(cluster: Cluster, number: dict[str, str], clusters: dict[str, str], i
     for item in cluster.items:
         if isinstance(item, Box):
             style = f', style="{STYLES[item.kind]}"' if item.kind in STYLES else ""
-            yield f"{indent}{number[item.ident]} [label={quoted([item.name, item.formula, *item.weights])}{style}]"
+            label = quoted([item.name, item.formula, *item.weights])
+            yield f"{indent}{number[item.ident]} [label={label}{style}]"
         else:
             yield f"{indent}subgraph {clusters[item.ident]} {{"
             yield f"{indent}    label={quoted([title(item) + (f' {item.times}' if item.times else '')])}"

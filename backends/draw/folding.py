@@ -1,8 +1,8 @@
-"""Graph → what is worth drawing: equations and results of blocks, each in its place; all else is folded into them.
+"""Graph → what is worth drawing: equations and results of blocks in their places; all else is folded in.
 
-A *place* is where a node lives: the names of the blocks around it, outermost first, a loop counting as one. Nodes with
-a name are shown, and so are those that leave their block unnamed (its result, or an argument on its way into another
-block). What feeds a shown node through nodes that are not shown becomes an edge, or a weight of the shown node.
+A *place* is where a node lives: the names of the blocks around it, outermost first, a loop counting as one.
+Nodes with a name are shown, and so are those that leave their block unnamed (its result, or an argument on its
+way into another block). What feeds a shown node through nodes that are not shown is an edge, or a weight.
 """
 
 from __future__ import annotations
@@ -73,10 +73,14 @@ class _Folder:
             self._loop(ident)
         for one in reversed(self.nodes):
             own = self._own_place(one)
-            self.place[one] = own if own is not None else self.place[consumers[one][0]] if consumers[one] else ()
+            self.place[one] = (
+                own if own is not None else self.place[consumers[one][0]] if consumers[one] else ()
+            )
         shown = [one for one in self.nodes if self._shown(one, consumers[one])]
         self.made.places = {one: self.place[one] for one in shown}
-        self.made.homes = {one: tuple(part for part in self.place[one] if not part.startswith("for ")) for one in shown}
+        self.made.homes = {
+            one: tuple(part for part in self.place[one] if not part.startswith("for ")) for one in shown
+        }
         for one in shown:
             self.made.sources[one], weights = self._feeding(one)
             self.made.weights[one] = []
@@ -87,7 +91,7 @@ class _Folder:
         return self.made
 
     def below(self, one: Node) -> tuple[Node, ...]:
-        """What a node is made of, for people: a loop's first state goes into its step, its last comes out of it."""
+        """What a node is made of: a loop's first state goes into its step, its last step is the result."""
         match one.op:
             case "carry":
                 return (self.loop_nodes[one["loop"]].args[one["slot"]],)
@@ -134,11 +138,11 @@ class _Folder:
     def _shown(self, one: Node, consumers: list[Node]) -> bool:
         if one in self.made.graph.roots or one.op in ("input", "carry", "kernel"):
             return one.op not in SILENT
-        if one.op in SILENT or not one.axes and one.op in TRANSPARENT:
+        if one.op in SILENT or (not one.axes and one.op in TRANSPARENT):
             return False
-        if self.made.origin(one).name:
-            return True
-        if one.op in TRANSPARENT or all(below.op in SILENT for below in one.args) and one.op != "position":
+        if self.made.origin(one).name:  # of several nodes that a pass made for one equation, the last is it
+            return not consumers or any(self.made.origin(user) != self.made.origin(one) for user in consumers)
+        if one.op in TRANSPARENT or (all(below.op in SILENT for below in one.args) and one.op != "position"):
             return False
         return any(self.place[user] != self.place[one] for user in consumers)
 
@@ -162,7 +166,7 @@ class _Folder:
         return list(sources), list(weights)
 
     def _reader(self, weight: Node, one: Node) -> Node:
-        """The node that shows the weight: a block's last operation may carry the name that its caller gave the result."""
+        """The node that shows the weight: a block's last operation may bear a name that its caller gave."""
         home = _parts(self.made.origin(weight).path)
         if home != self.made.homes[one]:
             for source in reversed(self.made.sources[one]):
@@ -171,7 +175,7 @@ class _Folder:
         return one
 
     def _named_outside(self, state: Node, reader: Node) -> bool:
-        """Whether a loop's result has its name from a caller of the block that reads it: there it is just the last step."""
+        """Whether a loop's result has its name from outside the block that reads it: a step, there."""
         if state.op != "state":
             return False
         home = self.loop_places[state.args[0]["loop"]][:-1]
@@ -200,7 +204,11 @@ class _Folder:
         """A loop around a single block is one cluster with it."""
         for number, loop in enumerate(self.made.loops):
             size = len(loop.place)
-            inner = {place[size] for place in self.made.places.values() if place[:size] == loop.place and len(place) > size}
+            inner = {
+                place[size]
+                for place in self.made.places.values()
+                if place[:size] == loop.place and len(place) > size
+            }
             if len(inner) != 1:
                 continue
             (child,) = inner
@@ -209,7 +217,9 @@ class _Folder:
             self.made.places = {one: _without(place, gone) for one, place in self.made.places.items()}
             self.made.blocks = {_without(place, gone): block for place, block in self.made.blocks.items()}
             later = self.made.loops[number + 1 :]
-            self.made.loops[number + 1 :] = [Loop(_without(other.place, gone), other.variable, other.times) for other in later]
+            self.made.loops[number + 1 :] = [
+                Loop(_without(other.place, gone), other.variable, other.times) for other in later
+            ]
 
 
 def _without(place: Place, gone: Place) -> Place:

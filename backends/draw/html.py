@@ -15,7 +15,9 @@ from .picture import Picture
 def write(picture: Picture) -> str:
     """The picture as a page that needs no other file."""
     return _template().render(
-        title=picture.name, picture=Markup(svg.write(picture)), sources=[_numbered(source) for source in _sources(picture)]
+        title=picture.name,
+        picture=Markup(svg.write(picture)),
+        sources=[_numbered(source) for source in _sources(picture)],
     )
 
 

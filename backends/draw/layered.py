@@ -1,7 +1,7 @@
 """One level of a picture in layers: ranks, an order with few crossings, places without overlaps, and routes.
 
-Every long edge gets a slot of its own in each layer that it passes, so no route ever runs through a box. All choices
-are deterministic: the same picture gives the same coordinates.
+Every long edge gets a slot of its own in each layer that it passes, so no route ever runs through a box. All
+choices are deterministic: the same picture gives the same coordinates.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 GAP_X, GAP_Y = 22.0, 30.0
 SLOT = 10.0
@@ -77,15 +78,15 @@ class Level:
             state[root] = state[root] or 1
             while stack:
                 here, rest = stack[-1]
-                link = next(rest, None)
-                if link is None:
+                found = next(rest, None)
+                if found is None:
                     state[here] = 2
                     stack.pop()
-                elif state[link.head] == 1:
-                    link.back = True
-                elif state[link.head] == 0:
-                    state[link.head] = 1
-                    stack.append((link.head, iter(after.get(link.head, ()))))
+                elif state[found.head] == 1:
+                    found.back = True
+                elif state[found.head] == 0:
+                    state[found.head] = 1
+                    stack.append((found.head, iter(after.get(found.head, ()))))
         for link in self.links:
             if link.back:
                 link.tail, link.head = link.head, link.tail
@@ -101,7 +102,9 @@ class Level:
         for here in queue:
             for link in self.links:
                 if link.tail == here:
-                    self.vertices[link.head].rank = max(self.vertices[link.head].rank, self.vertices[here].rank + 1)
+                    self.vertices[link.head].rank = max(
+                        self.vertices[link.head].rank, self.vertices[here].rank + 1
+                    )
                     waiting[link.head] -= 1
                     if not waiting[link.head]:
                         queue.append(link.head)
@@ -148,7 +151,7 @@ class Level:
         total: dict[int, list[float]] = {}
         for a, b, key in self._segments():
             here, there = (b, a) if other < rank else (a, b)
-            if here in self.order[rank] if self.vertices[here].rank == rank else False:
+            if self.vertices[here].rank == rank and self.vertices[there].rank == other:
                 end = self.vertices[there].outs if there == a else self.vertices[there].ins
                 shift = end.get(key, 0.0) / max(self.vertices[there].width, 1.0)
                 total.setdefault(here, []).append(place[there] + shift)
@@ -157,7 +160,7 @@ class Level:
         self.order[rank].sort(key=lambda one: (means.get(one, own[one]), own[one]))
 
     def _segments(self) -> list[tuple[int, int, str]]:
-        found = ((a, b, link.key) for link in self.links for a, b in zip(link.chain, link.chain[1:], strict=False))
+        found = ((a, b, link.key) for link in self.links for a, b in pairwise(link.chain))
         return list(dict.fromkeys(found))
 
     def _crossings(self) -> float:
@@ -168,7 +171,12 @@ class Level:
             start = place[a] + left.outs.get(key, 0.0) / max(left.width, 1.0) * 0.9
             end = place[b] + right.ins.get(key, 0.0) / max(right.width, 1.0) * 0.9
             by_rank.setdefault(left.rank, []).append((start, end))
-        return sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for row in by_rank.values() for i, a in enumerate(row) for b in row[:i])
+        return sum(
+            (a[0] - b[0]) * (a[1] - b[1]) < 0
+            for row in by_rank.values()
+            for i, a in enumerate(row)
+            for b in row[:i]
+        )
 
     # ------------------------------------------------------------------------------------------------ places
 
@@ -199,7 +207,10 @@ class Level:
                 wish[b].append((one.x + start - end, weight))
             if one.rank == rank and below:
                 wish[a].append((other.x + end - start, weight))
-        wanted = [sum(x * w for x, w in wish[i]) / sum(w for _, w in wish[i]) if wish[i] else self.vertices[i].x for i in row]
+        wanted = [
+            sum(x * w for x, w in wish[i]) / sum(w for _, w in wish[i]) if wish[i] else self.vertices[i].x
+            for i in row
+        ]
         spread(self.vertices, row, wanted, [sum(w for _, w in wish[i]) or 0.1 for i in row])
 
     def _straighten(self) -> None:
@@ -253,8 +264,14 @@ class Level:
         self.tops.append(y)
 
     def _gap(self, rank: int) -> float:
-        reach = [abs(self.vertices[a].x - self.vertices[b].x) for a, b, _ in self._segments() if self.vertices[a].rank == rank]
-        ports = self.order[rank] and all(self.vertices[one].kind in ("in", "lane") for one in self.order[rank])
+        reach = [
+            abs(self.vertices[a].x - self.vertices[b].x)
+            for a, b, _ in self._segments()
+            if self.vertices[a].rank == rank
+        ]
+        ports = self.order[rank] and all(
+            self.vertices[one].kind in ("in", "lane") for one in self.order[rank]
+        )
         return min(64.0, (16.0 if ports else GAP_Y) + 0.05 * max(reach, default=0.0))
 
     def bottom(self, rank: int) -> float:
@@ -278,10 +295,12 @@ class Level:
         return found
 
 
-def spread(vertices: Sequence[Vertex], row: Sequence[int], wanted: Sequence[float], weights: Sequence[float]) -> None:
-    """Places as near as possible to the wanted ones (least squares), in order, with room between neighbours."""
+def spread(
+    vertices: Sequence[Vertex], row: Sequence[int], wanted: Sequence[float], weights: Sequence[float]
+) -> None:
+    """Places as near as possible to the wanted ones (least squares), in order, with room between."""
     shift = [0.0]
-    for a, b in zip(row, row[1:], strict=False):
+    for a, b in pairwise(row):
         gap = GAP_X if "lane" not in (vertices[a].kind, vertices[b].kind) else GAP_X / 2
         shift.append(shift[-1] + (vertices[a].width + vertices[b].width) / 2 + gap)
     pools: list[list[float]] = []  # weighted sum, weight, count

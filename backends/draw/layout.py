@@ -1,6 +1,6 @@
-"""Places and routes of a whole picture: each cluster is laid out by itself, inner ones first, as one box of its parent.
+"""Places and routes of a whole picture, cluster by cluster, inner ones first: each is a box of its parent.
 
-An edge that enters or leaves a cluster goes through a port on its border; its pieces on every level join there.
+An edge that enters or leaves a cluster goes through a port on its border, where its pieces join.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .layered import Level, Link, Point, Vertex
+from .layered import SLOT, Level, Link, Point, Vertex
 from .measure import ADVANCE, NAME, columns, size
 from .picture import Box, Cluster, Edge, Picture
 
@@ -69,6 +69,11 @@ def title(cluster: Cluster) -> str:
     return cluster.name + (f" : {cluster.block}" if cluster.block else "")
 
 
+def _title_width(cluster: Cluster) -> float:
+    badge = columns(cluster.times) * NAME * ADVANCE + 24 if cluster.times else 0.0
+    return columns(title(cluster)) * NAME * ADVANCE + 12 + badge
+
+
 def _holders(cluster: Cluster) -> dict[str, int]:
     """For each box inside, the number of the item that holds it."""
     found: dict[str, int] = {}
@@ -88,13 +93,13 @@ def _cluster(cluster: Cluster, edges: Iterable[Edge], top: bool = False) -> _Inn
     def port(kind: str, key: str) -> int:
         if (kind, key) not in ports:
             ports[kind, key] = len(vertices)
-            vertices.append(Vertex(SLOT_WIDTH, 0.0, kind))
+            vertices.append(Vertex(SLOT, 0.0, kind))
         return ports[kind, key]
 
     links: dict[tuple[int, int, str], None] = {}
     for edge in edges:
         source, target = holder.get(edge.source), holder.get(edge.target)
-        if source is None and target is None or source is not None and source == target:
+        if source == target:  # both outside, or both in one item
             continue
         tail = port("in", edge.source) if source is None else source
         head = port("out", edge.source) if target is None else target
@@ -102,9 +107,6 @@ def _cluster(cluster: Cluster, edges: Iterable[Edge], top: bool = False) -> _Inn
     level = Level(vertices, [Link(*one) for one in links])
     level.arrange()
     return _collect(cluster, level, inner, ports, top)
-
-
-SLOT_WIDTH = 10.0
 
 
 def _vertex(item: Box | Cluster, inner: _Inner | None) -> Vertex:
@@ -121,8 +123,10 @@ def _collect(
 ) -> _Inner:
     """The cluster's frame around its level, with everything inside moved to its place."""
     head = 0.0 if top else HEAD
-    wide = 0.0 if top else columns(title(cluster)) * NAME * ADVANCE + 12 + (columns(cluster.times) * NAME * ADVANCE + 24 if cluster.times else 0)
-    first = min((level.vertices[n].x for (kind, _), n in ports.items() if kind == "in"), default=wide + MARGIN)
+    wide = 0.0 if top else _title_width(cluster)
+    first = min(
+        (level.vertices[n].x for (kind, _), n in ports.items() if kind == "in"), default=wide + MARGIN
+    )
     left = MARGIN + max(0.0, wide + 8 - (first + MARGIN))  # no edge runs through the title
     width = max(left + level.width + MARGIN, wide + 2 * MARGIN)
     left += (width - left - level.width - MARGIN) / 2

@@ -30,7 +30,9 @@ class Line:
     @property
     def width(self) -> float:
         """How wide the line is drawn at most."""
-        return columns(self.text) * self.size * ADVANCE + (columns(self.after) + 1.5) * SMALL * ADVANCE * bool(self.after)
+        return columns(self.text) * self.size * ADVANCE + (
+            columns(self.after) + 1.5
+        ) * SMALL * ADVANCE * bool(self.after)
 
     @property
     def height(self) -> float:
@@ -40,7 +42,14 @@ class Line:
 
 def columns(text: str) -> int:
     """Columns of a monospaced face; rare signs may come from a wider one, so they count double."""
-    return sum(0 if unicodedata.combining(c) else 2 if ord(c) > 0x2FFF or unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(
+        0
+        if unicodedata.combining(c)
+        else 2
+        if ord(c) > 0x2FFF or unicodedata.east_asian_width(c) in "WF"
+        else 1
+        for c in text
+    )
 
 
 def lines(box: Box) -> list[Line]:
@@ -64,7 +73,7 @@ def size(box: Box) -> tuple[float, float]:
 
 
 def wrap(text: str, most: int = 3) -> list[str]:
-    """The text in lines, broken at spaces (a very long word after its brackets); what does not fit in `most` lines ends in an ellipsis."""
+    """The text in lines, broken at spaces (a long word after its brackets), with an ellipsis if it is too long."""
     rows: list[str] = []
     for word in text.split():
         pieces = [word] if columns(word) <= WIDE else re.findall(r"[^(\[]+[(\[]?|[(\[]", word)

@@ -1,4 +1,4 @@
-"""Picture → Mermaid flowchart, small enough for the limits of its renderers: deep blocks are closed until it fits."""
+"""Picture → Mermaid flowchart, within the limits of its renderers: deep blocks are closed until it fits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def _items(cluster: Cluster, number: dict[str, str], indent: str) -> Iterator[st
             left, right = SHAPES.get(item.kind, ("[", "]"))
             yield f'{indent}{number[item.ident]}{left}"{_label(item)}"{right}'
         else:
-            ident = f"{indent.count('    ')}_{place}_{next((number[box.ident] for box in item.boxes()), 'empty')}"
+            ident = (
+                f"{indent.count('    ')}_{place}_{next((number[box.ident] for box in item.boxes()), 'empty')}"
+            )
             named = title(item) + (f" {item.times}" if item.times else "")
             yield f'{indent}subgraph g{ident}["{quoted(named)}"]'
             yield from _items(item, number, f"{indent}    ")

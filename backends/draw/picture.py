@@ -80,7 +80,7 @@ class Picture:
 
 
 def make(folded: Folded, depth: int | None = None, full: bool = False) -> Picture:
-    """The picture of a folded graph, opened to a depth (None: all); `full` opens blocks of a single equation, too."""
+    """The picture of a folded graph, opened to a depth; `full` opens blocks of a single equation, too."""
     return _Maker(folded, depth, full).run()
 
 
@@ -114,8 +114,12 @@ class _Maker:
                 where[one] = _ident(shut)
         blocks = {_ident(place): self._block(place, inside) for place, inside in closed.items()}
         for cluster in open_.values():
-            cluster.items = [blocks.get(item.ident, item) if isinstance(item, Box) else item for item in cluster.items]
-        edges = {(where[a], where[b]): shape(a.axes) for b, sources in folded.sources.items() for a in sources}
+            cluster.items = [
+                blocks.get(item.ident, item) if isinstance(item, Box) else item for item in cluster.items
+            ]
+        edges = {
+            (where[a], where[b]): shape(a.axes) for b, sources in folded.sources.items() for a in sources
+        }
         for output in folded.graph.outputs:
             if output.node in where:
                 ident = f"out{len(top.items)}"
@@ -130,7 +134,7 @@ class _Maker:
         """The outermost block around a place that is drawn as one box."""
         for size in range(1, len(place) + 1):
             too_deep = self.depth is not None and size > self.depth
-            if too_deep or not self.full and self._simple(place[:size]):
+            if too_deep or (not self.full and self._simple(place[:size])):
                 return place[:size]
         return None
 
@@ -141,14 +145,22 @@ class _Maker:
         block = self.folded.blocks.get(place)
         own = [one for one, there in self.folded.places.items() if there == place]
         named = [one for one in own if self.folded.origin(one).name]
-        return len(own) < 2 or block is not None and not any(self.folded.origin(one).block == block.name.name for one in named)
+        return len(own) < 2 or (
+            block is not None and not any(self.folded.origin(one).block == block.name.name for one in named)
+        )
 
     def _cluster(self, open_: dict[Place, Cluster], place: Place) -> Cluster:
         if place not in open_:
             loop = self.loops.get(place)
             block = self.folded.blocks.get(place)
             name = block.name.name if block else ""
-            made = Cluster(_ident(place), self._title(place), name, f"×{loop.times}" if loop else "", block.span if block else None)
+            made = Cluster(
+                _ident(place),
+                self._title(place),
+                name,
+                f"×{loop.times}" if loop else "",
+                block.span if block else None,
+            )
             open_[place] = made
             self._cluster(open_, place[:-1]).items.append(made)
         return open_[place]
@@ -159,20 +171,36 @@ class _Maker:
         name = self.folded.aliases.get(place, place[-1])
         if loop is None:
             return name
-        return re.sub(r"\[\w+\]$", f"[{loop.variable}]", name) if place in self.folded.aliases else f"for {loop.variable}"
+        return (
+            re.sub(r"\[\w+\]$", f"[{loop.variable}]", name)
+            if place in self.folded.aliases
+            else f"for {loop.variable}"
+        )
 
     def _block(self, place: Place, inside: list[Node]) -> Box:
         """A block as one box: its name, its formula, its weights (or how many there are)."""
         block = self.folded.blocks.get(place)
         loop: Loop | None = self.loops.get(place)
-        name = self._title(place) + (f" : {block.name.name}" if block else "") + (f" ×{loop.times}" if loop else "")
+        name = (
+            self._title(place)
+            + (f" : {block.name.name}" if block else "")
+            + (f" ×{loop.times}" if loop else "")
+        )
         formula = _line(block.outputs[0].value.span.text) if block else ""
         within = set(inside)
         used = {one for node, sources in self.folded.sources.items() if node not in within for one in sources}
         out = [one for one in inside if one in used or one in self.folded.graph.roots]
         weights = dict.fromkeys(w for one in inside for w in self.folded.weights[one])
         axes = shape(out[0].axes) if len({one.axes for one in out}) == 1 else ()
-        return Box(_ident(place), "block", name, formula, axes, self._counted(list(weights), place), block.span if block else None)
+        return Box(
+            _ident(place),
+            "block",
+            name,
+            formula,
+            axes,
+            self._counted(list(weights), place),
+            block.span if block else None,
+        )
 
     def _counted(self, weights: list[Node], place: Place) -> tuple[str, ...]:
         if len(weights) <= 4:
@@ -193,7 +221,9 @@ class _Maker:
         weights = tuple(self._weight(w, self.folded.homes[one]) for w in self.folded.weights[one])
         if one.op == "input":
             told = next((i.spec_name for i in self.folded.graph.inputs if i.name == one["name"]), one["name"])
-            return Box(self.number[one], "input", told, one["name"] if told != one["name"] else "", shape(one.axes))
+            return Box(
+                self.number[one], "input", told, one["name"] if told != one["name"] else "", shape(one.axes)
+            )
         name, formula = origin.name, _line(origin.span.text) if origin.span else ""
         kind = "state" if one.op == "carry" else "equation"
         if kind == "state":

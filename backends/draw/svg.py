@@ -68,7 +68,8 @@ def _style() -> str:
     def rules(colours: dict[str, str]) -> str:
         return "".join(f".{name}{{{rule}}}" for name, rule in colours.items())
 
-    shapes = ".edge{fill:none;stroke-width:1.4}.back{stroke-dasharray:4 3}text{white-space:pre}.name{font-weight:600}"
+    shapes = ".edge{fill:none;stroke-width:1.4}.back{stroke-dasharray:4 3}"
+    shapes += "text{white-space:pre}.name{font-weight:600}"
     return f"{shapes}{rules(LIGHT)}@media (prefers-color-scheme:dark){{{rules(DARK)}}}"
 
 
@@ -80,12 +81,12 @@ def _clusters(cluster: Cluster, layout: Layout, level: int) -> Iterator[str]:
         named = title(inner) + (f" {inner.times}" if inner.times else "")
         yield f"<g {_about(inner)}><title>{_text(named)}</title>"
         yield _rect(frame, "odd" if level % 2 else "cluster", 12)
-        yield f'<text class="name" x="{frame.x + 12:.1f}" y="{frame.y + 21:.1f}" font-size="{NAME}">{_text(title(inner))}</text>'
+        yield _line("name", frame.x + 12, frame.y + 21, NAME, _text(title(inner)), "start")
         if inner.times:
             x = frame.x + 24 + len(title(inner)) * NAME * 0.61
             wide = len(inner.times) * NAME * 0.61 + 14
-            yield f'<rect class="badge" x="{x:.1f}" y="{frame.y + 7:.1f}" width="{wide:.1f}" height="20" rx="10"/>'
-            yield f'<text class="count" x="{x + wide / 2:.1f}" y="{frame.y + 21:.1f}" font-size="13" text-anchor="middle">{_text(inner.times)}</text>'
+            yield _rect(Frame(x, frame.y + 7, wide, 20), "badge", 10)
+            yield _line("count", x + wide / 2, frame.y + 21, 13, _text(inner.times))
         yield "</g>"
         yield from _clusters(inner, layout, level + 1)
 
@@ -98,9 +99,12 @@ def _box(box: Box, frame: Frame) -> str:
     for line in lines(box):
         y += line.height
         base = y - line.size * 0.38
-        after = f'<tspan class="axes" font-size="11" font-weight="400" dx="8">{_text(line.after)}</tspan>' if line.after else ""
-        x = f'x="{frame.x + frame.width / 2:.1f}" y="{base:.1f}"'
-        told.append(f'<text class="{line.kind}" {x} font-size="{line.size:g}" text-anchor="middle">{_text(line.text)}{after}</text>')
+        after = (
+            f'<tspan class="axes" font-size="11" font-weight="400" dx="8">{_text(line.after)}</tspan>'
+            if line.after
+            else ""
+        )
+        told.append(_line(line.kind, frame.x + frame.width / 2, base, line.size, _text(line.text) + after))
     return "\n".join([*told, "</g>"])
 
 
@@ -113,8 +117,17 @@ def _told(box: Box) -> str:
 
 def _about(one: Box | Cluster) -> str:
     """Id and source place, for scripts of a page and for links."""
-    place = f" data-file={quoteattr(_clean(one.span.source.name))} data-line=\"{one.span.line}\"" if one.span else ""
+    place = (
+        f' data-file={quoteattr(_clean(one.span.source.name))} data-line="{one.span.line}"'
+        if one.span
+        else ""
+    )
     return f"id={quoteattr(_clean(one.ident))}{place}"
+
+
+def _line(kind: str, x: float, y: float, size: float, markup: str, anchor: str = "middle") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{anchor}"'
+    return f'<text class="{kind}" {place}>{markup}</text>'
 
 
 def _rect(frame: Frame, kind: str, round_: int) -> str:

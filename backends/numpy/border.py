@@ -1,11 +1,11 @@
 """Run-time text of the NumPy backend that checks a call; the emitter copies it into generated modules.
 
-One implementation for generated modules and for the reference: what a call may look like is told by three literals that
-backends/limits.py makes of a graph:
+One implementation for generated modules and for the reference: what a call may look like is told by three
+literals that backends/limits.py makes of a graph:
 
     inputs   ((name, kind, names of its dimensions, whether it is needed), …)   kind: "int", "bool" or "real"
-    masks    ((name of the mask, the input that it masks), …)                   both [batch, length]
-    limits   ((name, table, limit), …)                                          ids below the limit; "position" by length
+    masks    ((name of the mask, the input that it masks), …)   both [batch, length]
+    limits   ((name, table, limit), …)   ids below the limit; the name "position" also limits lengths
 """
 
 import difflib
@@ -25,10 +25,11 @@ def check_call(
 ) -> dict[str, NDArray[Any]]:
     """The inputs of a call as arrays, None left out; ValueError says what is wrong and with which input.
 
-    Ids are integers inside their tables wherever the mask shows an example; texts fit into the table of positions.
+    Ids are integers inside their tables wherever the mask shows an example; texts fit into the table of
+    positions.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    positions = any(table_of == "position" for table_of, _, _ in limits)
+    positions = any(name == "position" for name, _, _ in limits)
     known = [
         *(row[0] for row in inputs),
         *(mask for mask, _ in masks),

@@ -30,25 +30,12 @@ class ExampleWriter(Writer):
             return self.length_texts[axis.size.name]
         return super().size(axis)
 
-    def visible(self, axes: Any, lead: str, dims: tuple[Axis, ...]) -> list[str]:
-        from .values import aligned
-
-        found = []
-        for axis in axes:
-            if isinstance(axis.size, Length):
-                found.append(aligned(Value(f"visible_{self.length_texts[axis.size.name]}", "", (axis,)), lead, dims))
-        return found
+    def visible_text(self, axis: Axis) -> str:
+        assert isinstance(axis.size, Length)
+        return f"visible_{self.length_texts[axis.size.name]}"
 
     def _position(self, one: Node) -> Value:
         return Value("positions", "", (one["axis"],), wide=True)
-
-    def einsum(self, one: Node, values: list[Value], lead: str, dims: tuple[Axis, ...]) -> Value:
-        made = super().einsum(one, values, lead, dims)
-        for axis in one["over"]:
-            if isinstance(axis.size, Length):
-                text = made.text.replace(", visible", f", visible_{self.length_texts[axis.size.name]}", 1)
-                made = Value(text, made.lead, made.dims, owned=True, wide=made.wide)
-        return made
 
 
 def write(graph: Graph) -> Written:
@@ -177,19 +164,25 @@ def _call(
         f"    made = self.example(wanted, {', '.join(values)})",
     ]
     for out in graph.outputs:
-        columns, shape = [], ["count"]
+        columns, shape, seen = [], ["count"], []
         for axis in out.axes[1:]:
             text = places.get(axis.size.name, "") if isinstance(axis.size, Length) else ""
             columns.append(f"columns_{text}" if text else '":"')
+            seen.append(f"visible_{text}" if text and any(c.startswith("columns") for c in columns[:-1]) else "None")
             shape.append(f"shape_{text}[1]" if text else str(axis.size))
         ending = "," if len(columns) == 1 else ""
-        chunk.append(f'put_example(results["{out.name}"], made["{out.name}"], example, ({", ".join(columns)}{ending}))')
+        chunk.append(f'put_example(results["{out.name}"], made["{out.name}"], example, ({", ".join(columns)}{ending}){_hidden(seen)})')
         lines.insert(-2, f'results["{out.name}"] = np.zeros(({", ".join(shape)},), self.dtype)')
     lines = [line for line in lines if line != "results: dict[str, NDArray[Any]] = {}"]
     lines.insert(1, "results: dict[str, NDArray[Any]] = {}")
     lines += ["    " + line for line in chunk]
     lines += ["", "run_parallel(work, range(count), self.threads)", "return {name: checked_result(name, results[name]) for name in wanted}"]
     return lines
+
+
+def _hidden(seen: list[str]) -> str:
+    """The argument that leaves out hidden entries of a second length (a key that nobody may see)."""
+    return f", ({', '.join(seen)}{',' if len(seen) == 1 else ''})" if any(text != "None" for text in seen) else ""
 
 
 __all__ = ["ExampleWriter", "Unsupported", "bind_input", "write"]

@@ -31,6 +31,7 @@ class PackedWriter(Writer):
         super().__init__(graph, names, parameters, batch)
         self.buffers = Buffers()
         self.scalars = set()
+        self._deferred = _relations(graph)
         self.last: dict[Node, int] = {}
         self.place: dict[Node, int] = {}
         self.preferred: dict[Node, str] = {}
@@ -67,6 +68,12 @@ class PackedWriter(Writer):
         if self._state_buffer is not None:  # a state's buffer is free once the step has read it for the last time
             self.buffers.held[self._state_buffer] = max((self.last.get(c, -1) for c in self._state_carries), default=-1)
             self._state_buffer = None
+
+    def settled(self, one: Node, found: Value) -> Value:
+        made = super().settled(one, found)
+        if one.op == "map" and not made.text.isidentifier() and not made.number and not self._flows(one):
+            return self.assigned(one, made)  # its operands' memory may be used again after this line
+        return made
 
     def _flows(self, one: Node) -> bool:
         """Whether a value is text that its only reader evaluates (an update in place is a line of its own)."""
@@ -117,7 +124,7 @@ class PackedWriter(Writer):
         if own and (whole or arg.op in ("state", "carry")) and value.buffer is not None:
             self.buffers.pass_on(value.buffer, self.last.get(one, self.here))
             return value
-        if value.buffer is None and value.owned:
+        if value.buffer is None and value.owned and (self._dies(arg) or not value.text.isidentifier()):
             return value
         return Value(f"np.array({value.text}, {self.dtype})", value.lead, value.dims, owned=True)
 
@@ -142,7 +149,8 @@ class PackedWriter(Writer):
         if left.buffer is None or left.wide or not left.text.isidentifier() or left.lead != lead or set(left.dims) != set(dims):
             return None
         dies = self._dies(one.args[0]) and self.buffers.held.get(left.buffer, -1) <= self.here
-        if not dies or one.args[0].op in (*VIEWS, "loop") or right.wide and not right.number:
+        view = one.args[0].op in VIEWS and not (one.args[0].op == "pick" and one.args[0].args[1].op != "const")
+        if not dies or view or one.args[0].op == "loop" or (right.wide and not right.number):
             return None
         self.explain(one)
         self.write(f"{left.text} {one['fn']}= {self.fit(right, lead, left.dims)}")
@@ -150,7 +158,7 @@ class PackedWriter(Writer):
         return left
 
     def is_ready(self, one: Node) -> bool:
-        return super().is_ready(one) or one in self._absorbed
+        return super().is_ready(one) or one in self._absorbed or one in self._deferred
 
     _absorbed: set[Node] = set()
     _wanted: tuple[str, ...] = ()
@@ -339,6 +347,17 @@ class PackedWriter(Writer):
         return Value(f"{table.text}[{index.text}]", index.lead, dims, owned=True)
 
     def _general_pick(self, one: Node) -> Value:
+        """One axis picked by numbers along one new axis, the same for all rows: np.take."""
+        base = self.value(one.args[0])
+        if len(one["keys"]) == 1:
+            index = self.value(one.args[1])
+            key = one["keys"][0]
+            others = [axis for axis in base.dims if axis != key]
+            if not index.lead and len(index.dims) == 1 and index.dims[0] not in others:
+                at = base.dims.index(key)
+                dims = (*base.dims[:at], index.dims[0], *base.dims[at + 1 :])
+                text = f"np.take({base.text}, {index.text}.astype(np.intp), axis={at + (1 if base.lead else 0)})"
+                return Value(text, base.lead, dims, owned=True, wide=base.wide)
         raise Unsupported("a pick by numbers that differ along other axes")
 
     def _row_of_example(self, one: Node) -> Value:
@@ -397,7 +416,7 @@ class PackedWriter(Writer):
             arguments.append(f"residual={self.fit(rest, value.lead, dims)}")
         self.need(one["name"])
         origin = self.origin(one).name
-        name = self.names.fresh(origin) if origin or not x.text.isidentifier() else x.text
+        name = self.names.fresh(origin or "t") if origin or not x.text.isidentifier() else x.text
         self.explain(one)
         self.write(f"{name} = {one['name']}({', '.join(arguments)})")
         return Value(name, value.lead, dims, buffer=x.buffer)
@@ -493,6 +512,16 @@ class PackedWriter(Writer):
                 self.write(f"{names[0]} = {value.text}")
             return
         self.write(f"{names[0]}[...] = {self.fit(value, state.lead, state.dims)}")
+
+
+def _relations(graph: Graph) -> set[Node]:
+    """Masks and biases of places alone: attention asks for them by the lengths of each example."""
+    found = set()
+    for one in graph.nodes():
+        if one.op == "kernel" and one["name"] == "attention":
+            at = kernel_table.parts(one)
+            found.update(at[role] for role in ("see", "bias") if role in at and index_relation(at[role]))
+    return found
 
 
 def _product(axes: tuple[Axis, ...]) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...compiler.ir import Axis, Graph, Node, walk
-from ...compiler.passes.parameters import stack_picks
+from ...compiler.passes.parameters import has_weight, stack_picks
 from .mangling import Names
 from .values import Value, aligned, transposed
 
@@ -52,7 +52,7 @@ class Parameters:
             self.found[key] = Prepared(one, layout, self.names.fresh(self._wish(one)), tuple(picks))
         prepared = self.found[key]
         indices = "".join(f"[{writer.value(picks[axis]).text}]" for axis in prepared.stack)
-        return Value(f"self.{prepared.attribute}{indices}", "", dims)
+        return Value(f"self.{prepared.attribute}{indices}", "", dims, wide=not has_weight(one))
 
     def _wish(self, one: Node) -> str:
         """A name after the weights inside: layer_attn_W_Q_W_K_W_V."""
@@ -112,6 +112,8 @@ def _arranged(writer: Writer, value: Value, layout: Layout) -> str:
     if any(len(group) > 1 for group in layout):
         sizes = ", ".join(str(_size(group)) for group in layout)
         text = f"{transposed(value, dims).wrapped}.reshape({sizes})"
+    if value.wide:
+        return f"np.ascontiguousarray({text})"
     writer.need("prepared")
     return f"prepared({text}, self.dtype)"
 

@@ -94,8 +94,16 @@ def row_of_example(x: NDArray[Any], lengths: NDArray[np.intp], number: int) -> N
     return y
 
 
-def put_example(whole: NDArray[Any], value: NDArray[Any], example: int, columns: Sequence[Any]) -> None:
-    """whole[example, c1, c2, …] = value, a length's entries at their padded columns, other axes as they are."""
+def put_example(
+    whole: NDArray[Any], value: NDArray[Any], example: int, columns: Sequence[Any], see: Sequence[Any] = ()
+) -> None:
+    """whole[example, c1, c2, …] = value, a length's entries at their padded columns, other axes as they are.
+
+    `see` says for an axis which of its entries may be seen (None: all); the others are 0.
+    """
+    for axis, visible in enumerate(see):
+        if visible is not None:
+            value = np.where(visible.reshape([-1 if a == axis else 1 for a in range(value.ndim)]), value, 0)
     index = [np.arange(size) if isinstance(c, str) else c for c, size in zip(columns, value.shape, strict=True)]
     whole[(example, *np.ix_(*index))] = value
 

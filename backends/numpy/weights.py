@@ -1,7 +1,7 @@
-"""Run-time text of the NumPy backend that finds and checks weights; the emitter copies it into generated modules.
+"""Run-time text of the NumPy backend that finds and checks weights; the emitter copies it into modules.
 
-As in kernels.py everything is a small top-level function, an UPPER_CASE constant or a type alias, and needs nothing but
-numpy, the standard library and kernels.py. What a table holds is told in backends/checkpoint_table.py.
+As in kernels.py everything is a small top-level function, an UPPER_CASE constant or a type alias, and needs
+nothing but numpy, the standard library and kernels.py. backends/checkpoint_table.py tells what a table holds.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from .kernels import read_npz, read_safetensors
 
 Stored = Mapping[str, NDArray[Any]]
 Dimensions = tuple[tuple[tuple[str, int], ...], ...]
-Cut = Union[tuple[()], tuple[int, int, int, int]]
+Cut = tuple[()] | tuple[int, int, int, int]
 TableRow = tuple[str, str, tuple[tuple[str, int], ...], Dimensions, tuple[int, ...], Cut]
 Table = tuple[tuple[TableRow, ...], tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]
 Weights = dict[
@@ -34,13 +34,13 @@ Entry = tuple[
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 PICKLED = (
-    "holds pickled weights only, which can run any code when they are read, so they are refused. Save it again as "
-    "safetensors: AutoModel.from_pretrained(folder).save_pretrained(folder, safe_serialization=True)"
+    "holds pickled weights only, which can run any code when they are read, so they are refused. Save it "
+    "again as safetensors: AutoModel.from_pretrained(folder).save_pretrained(folder, safe_serialization=True)"
 )
 
 
 def read_stored(path: str | Path) -> Stored:
-    """Stored name -> array, mapped from the file, of a folder, a .safetensors file or an .npz; ValueError if unsound."""
+    """Stored name -> array, mapped from the file, of a folder, a .safetensors file or an .npz."""
     path = Path(path)
     if path.is_dir():
         return read_folder(path)
@@ -86,7 +86,7 @@ def read_shards(folder: Path) -> Stored:
 
 
 def shard_index(index: Path) -> dict[str, str]:
-    """Stored name -> file of an index; a file's name is a plain one, so nothing outside the folder is opened."""
+    """Stored name -> file of an index; plain names only, so nothing outside the folder is opened."""
     try:
         homes = json.loads(index.read_bytes())["weight_map"]
         plain = all(isinstance(f, str) and f.endswith(".safetensors") for f in homes.values())
@@ -109,10 +109,10 @@ LISTED = 40  # names of a kind that an error spells out
 
 
 def assemble(stored: Stored, table: Table, strict: bool = True) -> Weights:
-    """Weight -> array with one dimension per axis; for a stack, nested lists of such. Views wherever possible.
+    """Weight -> array with one dimension per axis; for a stack, nested lists of such. Views where possible.
 
-    Missing, misshapen and left-over tensors, and duplicates that differ, are told in one ValueError; then nothing is
-    returned. With strict=False left-over tensors are let be.
+    Missing, misshapen and left-over tensors, and duplicates that differ, are told in one ValueError; then
+    nothing is returned. With strict=False left-over tensors are let be.
     """
     wrong: list[str] = []
     weights: Weights = {}
@@ -156,7 +156,7 @@ def missing_weights(stored: Stored, table: Table) -> set[str]:
 
 
 def table_entries(table: Table) -> Iterator[Entry]:
-    """Each row of the table with each entry of its weight's stack and the name of the tensor that holds it."""
+    """Each row of the table with each entry of its weight's stack and the name of its tensor."""
     for row in table[0]:
         weight, template, stack, _, _, _ = row
         if math.prod(size for _, size in stack) > MOST_ENTRIES:
@@ -192,7 +192,8 @@ def other_names(name: str, prefixes: Sequence[str]) -> list[str]:
 def left_over(stored: Stored, table: Table) -> list[str]:
     """Stored names that no row reads, no skip knows and that are no harmless buffers.
 
-    Where a base model finds all its weights behind the prefix that head models give it, the rest is another head's.
+    Where a base model finds all its weights behind the prefix that head models give it, the rest is another
+    head's.
     """
     taken = {
         one for _, _, name in table_entries(table) for one in other_names(name, table[2]) if one in stored
@@ -261,7 +262,7 @@ def merges(shape: Sequence[int], wanted: Sequence[int]) -> bool:
 
 
 def part_of(row: TableRow, index: Sequence[int], array: NDArray[Any]) -> NDArray[Any]:
-    """The entry of the stack that `index` chooses, one dimension per axis of the weight: a view where it can be."""
+    """The entry `index` of the stack, one dimension per axis of the weight: a view where it can be."""
     _, _, stack, dimensions, order, cut = row
     sizes = [size for group in dimensions for _, size in group]
     if cut:
@@ -274,7 +275,8 @@ def part_of(row: TableRow, index: Sequence[int], array: NDArray[Any]) -> NDArray
     array = array.reshape(sizes)
     if order:
         array = array.transpose(order)
-    return array[tuple(i for (place, _), i in zip(stack, index, strict=True) if not place)]
+    entry: NDArray[Any] = array[tuple(i for (place, _), i in zip(stack, index, strict=True) if not place)]
+    return entry
 
 
 def row_total(row: TableRow) -> int:
@@ -285,7 +287,7 @@ def row_total(row: TableRow) -> int:
 def row_first(row: TableRow) -> int:
     """Where a part begins in such a tensor."""
     assert row[5]
-    dimension, at, total, first = row[5]
+    _, _, total, first = row[5]
     return first * row_total(row) // total
 
 

@@ -135,7 +135,7 @@ class Writer:
 
     def assigned(self, one: Node, found: Value, wish: str = "") -> Value:
         """A line `name = text`."""
-        name = self.names.fresh(wish or self.origin(one).name or one.op)
+        name = self.names.fresh(wish or self.origin(one).name or "t")
         self.explain(one)
         self.write(f"{name} = {found.text}")
         return found.named(name)
@@ -272,7 +272,11 @@ class Writer:
 
     def visible(self, axes: Iterable[Axis], lead: str, dims: tuple[Axis, ...]) -> list[str]:
         """Conditions on the lengths among the axes: which of their entries may be seen."""
-        return [aligned(Value("visible", "", (axis,)), lead, dims) for axis in axes if axis.ragged]
+        return [aligned(Value(self.visible_text(axis), "", (axis,)), lead, dims) for axis in axes if axis.ragged]
+
+    def visible_text(self, axis: Axis) -> str:
+        """The relation that says which entries along a length may be seen."""
+        return "visible"
 
     def _condition(self, one: Node, over: Iterable[Axis], lead: str, dims: tuple[Axis, ...]) -> str:
         parts = self.visible(over, lead, dims)
@@ -331,7 +335,7 @@ class Writer:
         for axis in one["over"]:
             if axis.ragged:
                 terms.append(letters[axis])
-                texts.append("visible")
+                texts.append(self.visible_text(axis))
         target = ("z" if lead else "") + "".join(letters[axis] for axis in dims)
         text = f'np.einsum("{",".join(terms)}->{target}", {", ".join(texts)})'
         return Value(text, lead, dims, owned=True, wide=all(value.wide for value in values))

@@ -1,4 +1,4 @@
-"""`transformula.load`: folders of the ecosystem, whole and broken, against transformers and sentence-transformers."""
+"""`transformula.load`: folders of the ecosystem, whole and broken, against the libraries that wrote them."""
 
 import json
 import shutil
@@ -94,7 +94,7 @@ def compare(
         np.testing.assert_allclose(value, own, rtol=0, atol=1e-10, err_msg=name)
 
 
-# --- what the library saves -------------------------------------------------------------------------------------------
+# --- what the library saves ---------------------------------------------------------------------------------
 
 SHAPES: list[dict[str, Any]] = [
     {},
@@ -153,7 +153,7 @@ def test_masks(tmp_path: Path, kind: str) -> None:
 
 
 def test_left_padding_is_no_part_of_an_example(tmp_path: Path) -> None:
-    """The library counts positions from the padding on unless it is told; an example alone is what counts here."""
+    """The library counts positions from the padding on; an example alone is what counts here."""
     folder = saved(tmp_path)
     given = batch()
     mask = np.array([[1] * 7, [0, 0, 1, 1, 1, 1, 1], [0] * 6 + [1]])
@@ -191,7 +191,7 @@ def test_other_types(tmp_path: Path, dtype: torch.dtype) -> None:
     compare(tmp_path)
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names --------------------------------------------------------------------------------------------------
 
 
 def test_with_and_without_prefix(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_without_pooler(tmp_path: Path) -> None:
     assert list(model(**batch())) == ["last_hidden_state"]
 
 
-# --- the output table of masked models --------------------------------------------------------------------------------
+# --- the output table of masked models ----------------------------------------------------------------------
 
 
 def test_tied_table_may_be_stored_twice(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_padding_rows_are_used_as_stored(tmp_path: Path) -> None:
     compare(folder, given={"input_ids": np.zeros((1, 4), np.int64)})
 
 
-# --- weights that do not fit ------------------------------------------------------------------------------------------
+# --- weights that do not fit --------------------------------------------------------------------------------
 
 
 def test_everything_wrong_is_one_error(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_wrong_config_for_the_weights(tmp_path: Path) -> None:
     assert "d = 24 (hidden_size)" in str(caught.value)
 
 
-# --- config -----------------------------------------------------------------------------------------------------------
+# --- config -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_config_that_is_none(tmp_path: Path, text: str) -> None:
         reference(folder)
 
 
-# --- folders ----------------------------------------------------------------------------------------------------------
+# --- folders ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gone", ["config.json", "model.safetensors"])
@@ -420,7 +420,34 @@ def test_unknown_options(tmp_path: Path) -> None:
         reference(folder, entry="Berd")
 
 
-# --- a spec of the user's ---------------------------------------------------------------------------------------------
+def test_chosen_results(tmp_path: Path) -> None:
+    model = reference(saved(tmp_path))
+    assert list(model(**batch(), outputs=["pooler_output"])) == ["pooler_output"]
+    with pytest.raises(TransformulaError, match="Did you mean pooler_output"):
+        model(**batch(), outputs=["pooler"])
+    less = reference(saved(tmp_path / "less", pooler=False), strict=False)
+    with pytest.raises(TransformulaError, match=r"not in the file: pool\.W"):
+        less(**batch(), outputs=["pooler_output"])
+
+
+# --- the generated module -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["BertModel", "BertForMaskedLM"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_generated_module_agrees(tmp_path: Path, kind: str, dtype: str) -> None:
+    folder = saved(tmp_path, kind)
+    model, exact = transformula.load(folder, dtype=dtype), reference(folder)
+    given = {**batch(), "attention_mask": np.array(MASKS["holes"])}
+    found, wanted = model(**given), exact(**given)
+    assert list(found) == list(wanted)
+    for name, value in found.items():
+        assert value.dtype == dtype
+        np.testing.assert_allclose(value, wanted[name], rtol=0, atol=1e-4 if dtype == "float32" else 1e-11)
+    assert repr(model).startswith(f"<{model.entry} of bert by numpy, {dtype}: ")
+
+
+# --- a spec of the user's -----------------------------------------------------------------------------------
 
 OWN = """
 spec own
@@ -454,7 +481,7 @@ def test_own_names_without_a_map(tmp_path: Path) -> None:
     assert (model.spec_name, model.entry) == ("own", "Own")
 
 
-# --- calls ------------------------------------------------------------------------------------------------------------
+# --- calls --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -503,7 +530,7 @@ def test_empty_batches(tmp_path: Path, shape: tuple[int, int]) -> None:
     assert found["last_hidden_state"].shape == (*shape, 12)
 
 
-# --- sentence-transformers --------------------------------------------------------------------------------------------
+# --- sentence-transformers ----------------------------------------------------------------------------------
 
 
 def sentence_folder(folder: Path, mode: Any = "mean", normalize: bool = True, old: bool = False) -> Path:
@@ -526,12 +553,12 @@ def sentence_folder(folder: Path, mode: Any = "mean", normalize: bool = True, ol
     return folder
 
 
-MODES = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+MODES = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", ["max"], ["mean", "cls"]]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("normalize", [False, True])
-def test_pooling(tmp_path: Path, mode: str, normalize: bool) -> None:
+def test_pooling(tmp_path: Path, mode: Any, normalize: bool) -> None:
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     folder = sentence_folder(tmp_path, mode, normalize)
@@ -544,7 +571,8 @@ def test_pooling(tmp_path: Path, mode: str, normalize: bool) -> None:
         wanted = torch.nn.functional.normalize(wanted)
     model = reference(folder)
     np.testing.assert_allclose(model(**given)["sentence_embedding"], wanted.numpy(), rtol=0, atol=1e-9)
-    assert (model.spec_name, model.entry, model.max_length) == ("sbert", "SentenceBert", 9)
+    entry = "PairPooledBert" if mode == ["mean", "cls"] else "SentenceBert"
+    assert (model.spec_name, model.entry, model.max_length) == ("sbert", entry, 9)
 
 
 @pytest.mark.parametrize(
@@ -596,7 +624,8 @@ def test_unsound_modules(tmp_path: Path, old: str, new: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"pooling_mode": ["cls", "mean"]}, "several pooling modes at once (cls, mean)"),
+        ({"pooling_mode": ["cls", "mean", "max"]}, "more than two poolings at once (cls, mean, max)"),
+        ({"pooling_mode": []}, "should be a text"),
         ({"pooling_mode": "attention"}, "is not a known pooling"),
         ({"pooling_mode": 3}, "should be a text"),
         ({"pooling_mode": "mean", "include_prompt": False}, "include_prompt"),

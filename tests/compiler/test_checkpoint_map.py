@@ -1,4 +1,4 @@
-"""Checkpoint maps: flattening, default and written layouts, totality, and the mistakes that each must name."""
+"""Checkpoint maps: flattening, default and written layouts, totality, and the mistakes that they name."""
 
 import ast
 

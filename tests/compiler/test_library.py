@@ -72,8 +72,8 @@ ROWS: dict[str, tuple[str, str, dict[str, Array], Array]] = {
     "relative_attention": (
         "x[seq, d], y[key, d], r[offset, d]", "relative_attention[key, d](x, y, y, r, index(key) - index(seq), span)", {"x": X, "y": Y, "r": R}, softmax(RELATIVE / 2) @ Y
     ),
-    "causal": ("x[seq, d]", "sum[key if causal](x[seq → key] + 0 * x[d = 0])", {"x": X}, np.cumsum(X, 1)),
-    "window": ("x[seq, d]", "sum[key if window(2)](x[seq → key] + 0 * x[d = 0])", {"x": X}, X + np.pad(X, ((0, 0), (1, 0), (0, 0)))[:, :3]),
+    "causal": ("x[seq, d]", "sum[key if causal](x[seq → key])", {"x": X}, np.cumsum(X, 1)),
+    "window": ("x[seq, d]", "sum[key if window(2)](x[seq → key])", {"x": X}, X + np.pad(X, ((0, 0), (1, 0), (0, 0)))[:, :3]),
     "causal_mask": ("x[seq, d]", "softmax[key](x @[d] x[seq → key] + causal_mask) @[key] x[seq → key]", {"x": X}, np.zeros_like(X)),
     "sinusoidal": ("x[seq, d]", "x + sinusoidal", {"x": X}, X + np.stack([np.sin(np.arange(3)), np.cos(np.arange(3)), np.sin(np.arange(3) / 100), np.cos(np.arange(3) / 100)], -1)),
     "learned": ("x[seq, d], p[place, d]", "x + learned[position = place](p, index(seq))", {"x": X, "p": rng(4).normal(size=(2, 7, 4))}, X + rng(4).normal(size=(2, 7, 4))[:, :3]),

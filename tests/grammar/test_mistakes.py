@@ -1,4 +1,4 @@
-"""Every file in tests/rejected/grammar is refused with exactly the message beside it (`pytest --regen` writes it)."""
+"""Every file in tests/rejected/grammar is refused with exactly the message beside it (`--regen` writes it)."""
 
 from pathlib import Path
 
@@ -42,7 +42,10 @@ def test_several_mistakes_are_told_at_once() -> None:
 
 
 def test_a_wrong_line_leaves_its_neighbours_alone() -> None:
-    text = "block B(x[d]) → [d] = y\n    where a = 2x\n          b = 3\n    weights W : [d →→ d]\n            b : [d]\n"
+    text = (
+        "block B(x[d]) → [d] = y\n    where a = 2x\n          b = 3\n"
+        "    weights W : [d →→ d]\n            b : [d]\n"
+    )
     assert len(messages(text)) == 2
 
 
@@ -71,9 +74,14 @@ def test_no_text() -> None:
 
 
 def test_every_prefix_of_a_file_is_refused_politely() -> None:
-    text = "block B(x[seq, d], p = 0.1) → [d] = |x|² @[d] W\n    where a = [u; v][d → e] if c else -∞\n    weights W : [d → d]\n"
+    text = (
+        "block B(x[seq, d], p = 0.1) → [d] = |x|² @[d] W\n"
+        "    where a = [u; v][d → e] if c else -∞\n    weights W : [d → d]\n"
+    )
+    refused = 0
     for end in range(1, len(text)):
         try:
             parse(text[:end])
         except TransformulaError as caught:
-            assert str(caught)
+            refused += bool(str(caught))
+    assert refused > 100

@@ -166,7 +166,8 @@ def test_chains_are_flat() -> None:
         assert isinstance(tree, kind)
         assert not any(isinstance(child, kind) for child in vars(tree).values())
     choice = read("a if b else " * 5000 + "c")
-    assert isinstance(choice, s.Cases) and len(choice.cases) == 5001
+    assert isinstance(choice, s.Cases)
+    assert len(choice.cases) == 5001
 
 
 def test_words_are_words_only_where_they_may_stand() -> None:
@@ -252,7 +253,8 @@ def test_checkpoint() -> None:
     (found,) = parse(text).items
     assert isinstance(found, s.Checkpoint)
     first, second = found.rows
-    assert isinstance(first, s.Mapping) and isinstance(second, s.Mapping)
+    assert isinstance(first, s.Mapping)
+    assert isinstance(second, s.Mapping)
     nested = first.nested[0]
     assert isinstance(nested, s.Mapping)
     assert (len(nested.paths), nested.layout) == (2, (("d",), ("part", "head", "dk"), ()))

@@ -141,12 +141,12 @@ NICE = """\
 # head
 spec s extends t for "a", "b"  # trailing
 config  # sizes
-    d                = 8    as hidden_size
+    d = 8 as hidden_size
 
-    layers           = 12   as n.layers
+    layers           = 12 as n.layers
     # between
     act : activation = gelu
-f[j](x[j], y = 1e-5) = √x * x² - √(x + 1)^2 + |x| - ∞
+f[j](x[j], y = 1e-5) = √x * x² - sqrt(x + 1)² + |x| - ∞
 g(x) → [d] = a @[k] b @ [u; v] / -x ⊙ y
     where a = (b +  # why
                # own line
@@ -166,6 +166,5 @@ checkpoint hf
 
 
 def test_formatting() -> None:
-    print(format_source(UGLY))
     assert format_source(UGLY) == NICE
     assert format_source(NICE) == NICE

