@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_DEPTH = 120
+MAX_CALLS = 20_000
 
 
 @dataclass
@@ -535,9 +536,23 @@ def _run(
 @contextmanager
 def _inside(going: Entering) -> Iterator[None]:
     """The work on a call: whoever fails meanwhile can say through which argument; too deep is an error."""
-    calls = going.scope.session.calls
+    calls, work = going.scope.session.calls, going.scope.session.work
+    work[0] += 1
     if len(calls) >= MAX_DEPTH:
-        raise going.scope.fail("U705", f"calls are nested more than {MAX_DEPTH} deep", going.span)
+        raise going.scope.fail(
+            "U705",
+            f"calls are nested more than {MAX_DEPTH} deep",
+            going.name_span,
+            help="Write a repeated step as a recurrence: x[0] = …, then x[l + 1] = f(x[l]).",
+        )
+    if work[0] > MAX_CALLS:
+        raise going.scope.fail(
+            "U709",
+            f"this spec makes more than {MAX_CALLS:,} calls",
+            going.name_span,
+            help="A formula that calls another one twice, which calls another one twice …: give the result a name "
+            "in a `where` and use it twice.",
+        )
     calls.append(Callee(going.name_span, {name: expr.span for name, (expr, _) in going.args.items()}, going.definition))
     try:
         yield

@@ -14,6 +14,7 @@ from dataclasses import replace
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Note, Span, TransformulaError, error
 from . import calls, ir
+from .checkpoint import checkpoint_rows
 from .config import Config
 from .ir import Axis, Length
 from .lint import lint
@@ -23,6 +24,7 @@ from .names import parts
 from .scope import Scope, Session
 from .values import Opaque, Poisoned, Tensor
 
+ENOUGH = 100  # mistakes, after which nobody reads on
 FRAMES = 20_000
 """Nested formulas and calls are bounded (build.MAX_DEPTH, calls.MAX_DEPTH); this leaves room for both."""
 
@@ -55,6 +57,8 @@ def check_module(module: Module, config: Config, trace: bool = False, found: Ite
         with deep():
             for entry in _own(module):
                 told += _caught(entry, config, session)
+                if len(told) > ENOUGH or session.work[0] > calls.MAX_CALLS:
+                    break
     told += sizes
     if sizes:  # a wrong size splits and merges wrongly, too
         told = [one for one in told if one.code != "C612"]
@@ -73,11 +77,11 @@ def _own(module: Module) -> list[Entry]:
 
 def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:
     """The mistakes of one definition; one that stands in its own text is not looked for in its calls."""
-    own = Session(session.module, config, trace=session.trace)
+    own = Session(session.module, config, trace=session.trace, work=session.work)
     told: list[Diagnostic] = []
     try:
         if entry.definition.kind in ("model", "objective"):
-            lower_entry(entry, config, own)
+            checkpoint_rows(session.module, entry.name, lower_entry(entry, config, own), config)
         else:
             _alone(entry, config, own)
     except Poisoned:

@@ -37,6 +37,7 @@ class Config:
     lenient: list[Diagnostic] | None = None  # while a file is checked: sizes that are none are told here, and work goes on
     _values: dict[str, Value] = field(default_factory=dict)
     _busy: list[str] = field(default_factory=list)
+    _failed: dict[str, TransformulaError] = field(default_factory=dict)
 
     def __contains__(self, name: object) -> bool:
         return name in self.module.options or name in self.module.axes
@@ -50,12 +51,17 @@ class Config:
         """The value of an entry: an override, the config file's, or the default."""
         if name in self.overrides:
             return self.overrides[name]
+        if name in self._failed:
+            raise self._failed[name]
         if name not in self._values:
             if name in self._busy:
                 raise self._circle(name)
             self._busy.append(name)
             try:
                 self._values[name] = self._find(name)
+            except TransformulaError as fault:
+                self._failed[name] = fault
+                raise
             finally:
                 self._busy.remove(name)
         return self._values[name]

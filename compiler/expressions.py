@@ -292,15 +292,15 @@ def _turned_map(made: Tensor, map_: MapAxes) -> Tensor:
 
 def _sum(scope: Scope, expr: s.Sum) -> Value:
     total: Value | None = None
-    before: s.Expr | None = None
-    for place, (sign, term) in enumerate(expr.terms):
+    before: s.Node | None = None
+    for sign, term in expr.terms:
         if sign == "-":
             arithmetic.subtracted_mask(scope, term)
         value = lower(scope, term)
         if total is None or before is None:
             total, before = arithmetic.unary(scope, "neg", value, term) if sign == "-" else value, term
             continue
-        here = s.Sum(before.span.to(term.span), expr.terms[: place + 1])
+        here = s.Node(before.span.to(term.span))
         total, before = arithmetic.binary(scope, sign, total, value, here, (before, term)), here
     assert total is not None
     return total
@@ -308,13 +308,13 @@ def _sum(scope: Scope, expr: s.Sum) -> Value:
 
 def _product(scope: Scope, expr: s.Product) -> Value:
     total: Value | None = None
-    before: s.Expr | None = None
-    for place, (sign, factor) in enumerate(expr.factors):
+    before: s.Node | None = None
+    for sign, factor in expr.factors:
         value = lower(scope, factor)
         if total is None or before is None:
             total, before = value, factor
             continue
-        here = s.Product(before.span.to(factor.span), expr.factors[: place + 1])
+        here = s.Node(before.span.to(factor.span))
         total, before = arithmetic.binary(scope, sign, total, value, here, (before, factor)), here
     assert total is not None
     return total

@@ -463,10 +463,12 @@ def transform(roots: Iterable[Node], change: Rewrite, moved: Callable[[Node, Nod
     done: dict[Node, Node] = {}
     for one in walk_all(roots):
         body = tuple(done[part] for part in one["body"]) if one.op == "loop" else None
-        made = change(rebuild(one, _loop_args(one, done), body))
-        done[one] = made
-        if moved is not None and made is not one:
-            moved(one, made)
+        same = rebuild(one, _loop_args(one, done), body)
+        if moved is not None and same is not one:
+            moved(one, same)
+        made = done[one] = change(same)
+        if moved is not None and made is not same:
+            moved(same, made)
     return [done[one] for one in roots]
 
 
@@ -489,6 +491,13 @@ class Origin:
     path: str = ""
     name: str = ""
     block: str = ""
+
+
+def take_origin(origins: dict[Node, Origin], old: Node, new: Node) -> None:
+    """A node that stands for another one comes from the same place; a named place wins over an unnamed one."""
+    mine, theirs = origins.get(old), origins.get(new)
+    if mine is not None and (theirs is None or (mine.name and not theirs.name)):
+        origins[new] = mine
 
 
 @dataclass(frozen=True)
@@ -549,17 +558,16 @@ class Graph:
         """All nodes, arguments first, bodies of loops included."""
         return list(walk_all(self.roots))
 
-    def rewrite(self, change: Rewrite, name: str = "") -> Graph:
-        """The graph after `change` of every node; origins go along."""
-        origins = dict(self.origins)
+    def rewrite(self, change: Rewrite, origins: dict[Node, Origin] | None = None) -> Graph:
+        """The graph after `change` of every node; origins go along (in the given table, or a copy of this graph's)."""
+        origins = dict(self.origins) if origins is None else origins
 
         def moved(old: Node, new: Node) -> None:
-            if old in origins:
-                origins.setdefault(new, origins[old])
+            take_origin(origins, old, new)
 
         roots = transform(self.roots, change, moved)
         outputs = tuple(Output(o.name, r, o.axes) for o, r in zip(self.outputs, roots, strict=True))
-        return Graph(name or self.name, outputs, self.inputs, self.weights, origins, self.batch)
+        return Graph(self.name, outputs, self.inputs, self.weights, origins, self.batch)
 
     def networkx(self) -> Any:
         """The graph as a networkx.DiGraph: nodes keyed by number, with the attributes op, label, axes and body."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Note, similar
 from . import builtins
+from .calls import MAX_DEPTH
 from .config import Config
 from .modules import Entry, Module, statement_names
 from .names import members, names_in, parts, used_names
@@ -17,13 +18,14 @@ RESERVED = frozenset((*builtins.NAMES, "dropout"))
 def lint(module: Module, config: Config) -> Iterator[Diagnostic]:
     """All such mistakes of a spec's own file."""
     yield from _imports(module)
+    outside = members(module.file)
     for name in module.own:
         entry = module.entries.get(name)
         if entry is None:
             continue
         yield from _shadowing(entry, module, config)
         yield from _parameters(entry)
-        yield from _unused(entry, module)
+        yield from _unused(entry, module, outside)
     yield from _two_models(module)
     yield from _circles(module)
 
@@ -127,10 +129,9 @@ def _parameters(entry: Entry) -> Iterator[Diagnostic]:
         seen[param.name] = param
 
 
-def _unused(entry: Entry, module: Module) -> Iterator[Diagnostic]:
+def _unused(entry: Entry, module: Module, outside: frozenset[str]) -> Iterator[Diagnostic]:
     definition = entry.definition
     body = definition.body
-    outside = members(module.file)
     loops = tuple(one for one in body.where if isinstance(one, s.Loop))
     bounds = [part for one in parts(loops) if isinstance(one, s.Loop) for part in (one.start, one.stop)]
     read = used_names([definition.outputs, bounds]) | _defaults(definition) | outside
@@ -173,6 +174,7 @@ def _circles(module: Module) -> Iterator[Diagnostic]:
     """Definitions that call themselves, directly or through others."""
     graph = {name: _calls(module.entries[name], module) for name in module.entries if name not in module.imported}
     state: dict[str, int] = {}
+    depth: dict[str, int] = {}
     for root in graph:
         stack = [(root, iter(graph[root].items()))] if root not in state else []
         state.setdefault(root, 1)
@@ -181,6 +183,9 @@ def _circles(module: Module) -> Iterator[Diagnostic]:
             other, place = next(rest, (None, None))
             if other is None or place is None:
                 state[name] = 2
+                depth[name] = 1 + max((depth.get(one, 0) for one in graph[name]), default=0)
+                if depth[name] == MAX_DEPTH:
+                    yield _too_deep(module.entries[name])
                 stack.pop()
             elif state.get(other) == 1:
                 ring = [one for one, _ in stack]
@@ -188,6 +193,16 @@ def _circles(module: Module) -> Iterator[Diagnostic]:
             elif other not in state and other in graph:
                 state[other] = 1
                 stack.append((other, iter(graph[other].items())))
+
+
+def _too_deep(entry: Entry) -> Diagnostic:
+    return Diagnostic(
+        "U705",
+        f"calls are nested more than {MAX_DEPTH} deep",
+        entry.definition.name.span,
+        because=(f"`{entry.name}` calls what calls what … and so on",),
+        help="Write a repeated step as a recurrence: x[0] = …, then x[l + 1] = f(x[l]).",
+    )
 
 
 def _calls(entry: Entry, module: Module) -> dict[str, s.Name]:

@@ -15,7 +15,7 @@ from .values import Record, Tensor, Value
 
 @dataclass(frozen=True)
 class Shape:
-    """A name with its axes as its definition calls them: `lifted` ones are carried along, `seen` ones named."""
+    """A name with its axes as its definition calls them: `lifted` ones are carried along, `seen` ones not."""
 
     name: str
     lifted: tuple[str, ...]

@@ -61,6 +61,7 @@ class Session:
     loops: int = 0
     fresh: int = 0
     calls: list[Callee] = field(default_factory=list)
+    work: list[int] = field(default_factory=lambda: [0])  # how many calls so far
     top: Scope | None = None
     trace: list[tuple[s.Expr, Value, Scope]] | None = None
 

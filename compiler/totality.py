@@ -12,6 +12,10 @@ from .ir import Graph, Weight
 from .stored import Row, number, plain_name
 
 
+TOLD = 6
+"""Weights that one message names."""
+
+
 def tied_rows(rows: Sequence[Row], ties: Iterable[s.Tie], graph: Graph) -> Iterator[Row]:
     """Rows of weights that have none and are tied to a weight that has: one storage."""
     have = {weight.name for row in rows for weight in row.weights}
@@ -50,10 +54,12 @@ def untotal(
         for weight in row.weights:
             if not row.also:
                 homes.setdefault(weight.name, []).append(row)
+    homeless = [weight for weight in graph.weights if weight.name not in homes]
+    if homeless:
+        yield _homeless(homeless, block)
     for weight in graph.weights:
         found = homes.get(weight.name, [])
         if not found:
-            yield _homeless(weight, block)
             continue
         numbers = [tuple(int(p) if p.isdigit() else -1 for p in row.places) for row in found]
         for place, row in enumerate(found[1:], 1):
@@ -95,9 +101,14 @@ def _twice(code: str, message: str, row: Row, first: Row) -> Diagnostic:
     return Diagnostic(code, message, row.span, notes=notes, help=advice)
 
 
-def _homeless(weight: Weight, block: s.Checkpoint) -> Diagnostic:
-    notes = (Note(weight.span, "declared here"),) if weight.span else ()
-    advice = f'Add a row:  {weight.name} : "its name in the file"'
+def _homeless(weights: Sequence[Weight], block: s.Checkpoint) -> Diagnostic:
+    first = weights[0]
+    notes = (Note(first.span, "declared here"),) if first.span else ()
+    advice = f'Add a row:  {first.name} : "its name in the file"'
     where = block.model.span if block.model else block.ecosystem.span
-    message = f"the weight `{weight.name}` has no row in this checkpoint map"
+    message = f"the weight `{first.name}` has no row in this checkpoint map"
+    if len(weights) > 1:
+        others = ", ".join(f"`{one.name}`" for one in weights[:TOLD])
+        more = f" and {len(weights) - TOLD} more" if len(weights) > TOLD else ""
+        message = f"the weights {others}{more} have no row in this checkpoint map"
     return Diagnostic("K002", message, where, notes=notes, help=advice)

@@ -1,6 +1,6 @@
 """The demo: a spec, a model's folder, and sentences, all the way to embeddings. Needs no PyTorch.
 
-Run it with `make demo`. It writes the generated module, build/sbert.py, and build/sbert.svg and build/sbert.html.
+Run it with `make demo`. It writes build/sbert.py, the generated module, and build/sbert.svg and .html.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def main() -> None:
     if backend == "numpy":
         program.save(BUILD / "sbert.py")
         console.print(
-            f"            written: build/sbert.py, {len(program.source.splitlines())} lines that need NumPy alone"
+            f"{'':12}written: build/sbert.py, {len(program.source.splitlines())} lines, needs NumPy alone"
         )
     unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     console.print("\n[bold]How alike they are (cosine)[/bold]")

@@ -67,6 +67,7 @@ class Builder(Expressions):
     def definition(
         self, span: Span, kind: Any, name: Token, axes: Any, params: Any, outputs: Any, body: s.Body | None
     ) -> s.Definition:
+        """A head with its outputs and body."""
         return s.Definition(
             span,
             kind or "formula",
@@ -99,6 +100,7 @@ class Builder(Expressions):
         return (s.Output(span, result[0], result[1], cases),)
 
     def cases(self, span: Span, *cases: Any) -> s.Cases:
+        """Printed cases: the last one, and no other, is `otherwise`."""
         for value, condition in cases[:-1]:
             if condition is None:
                 raise error(
@@ -141,6 +143,7 @@ class Builder(Expressions):
         return s.Axes(span, tuple(self.to_name(one) for one in carried if one), tuple(ins), tuple(outs or ()))
 
     def body(self, span: Span, *sections: Any) -> s.Body:
+        """The sections under a head, sorted by their kind."""
         parts: dict[str, list[Any]] = {"where": [], "weights": [], "uses": [], "removes": []}
         for section in sections:
             if isinstance(section, s.Remove):
@@ -185,6 +188,7 @@ class Builder(Expressions):
     def use(
         self, span: Span, used: Any, block: Token, binds: Any, args: Any, condition: Any
     ) -> list[s.UseDecl]:
+        """One `UseDecl` for each run of names with the same indices."""
         groups: list[tuple[list[s.Name], tuple[s.Name, ...]]] = []
         for name, indices in used:
             if groups and groups[-1][1] == indices:

@@ -120,6 +120,7 @@ class Expressions:
         return self.deep(s.Select(span, base, tuple(items)), base, *items)
 
     def call(self, span: Span, function: s.Expr, args: list[s.Arg]) -> s.Expr:
+        """A call; sqrt(x), abs(x) and transpose(x) are the ASCII spellings of √x, |x| and xᵀ."""
         if (
             isinstance(function, s.Name)
             and function.name in FOLDED
@@ -150,6 +151,7 @@ class Expressions:
         return self.whole(span, token.text)
 
     def whole(self, span: Span, text: str) -> s.Number:
+        """An exact number, if floating point could hold it."""
         mantissa, _, exponent = text.lower().partition("e")
         if (
             len(mantissa) > MAX_DIGITS
@@ -213,6 +215,7 @@ class Expressions:
     def indexed(
         self, span: Span, index: Token, axis: Token, condition: Any, new: Token | None
     ) -> s.RestrictItem:
+        """r: key if condition → out."""
         item = s.RestrictItem(
             span, self.to_name(axis), condition, self.to_name(index), self.optional_name(new)
         )

@@ -106,7 +106,7 @@ passes = options(
 def check(specs: tuple[str, ...], axes: bool, config: Path | None, as_json: bool) -> None:
     """Check specs: grammar, names and axes.
 
-    SPECS are .formula files, names of shipped specs, or - for standard input. Exit status 1 if one has a mistake.
+    SPECS are .formula files, names of shipped specs, or - for standard input. Exit status 1: a mistake.
     """
     from .show import check_report
 

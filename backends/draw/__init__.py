@@ -25,8 +25,8 @@ def draw(
 ) -> str:
     """The picture of a compiled model as text in one of `FORMATS`.
 
-    `stage` is `formula` (as the spec says it), `final`, or the name of a pass that ran; `depth` is how many levels
-    of blocks are opened (None: all). Blocks of a single equation stay closed, unless `full`.
+    `stage` is `formula` (as the spec says it), `final`, or the name of a pass that ran; `depth` is how many
+    levels of blocks are opened (None: all). Blocks of a single equation stay closed, unless `full`.
     """
     if form not in FORMATS:
         raise error("C622", f"there is no picture `{form}`", help=f"There are {', '.join(FORMATS)}.")

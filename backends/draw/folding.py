@@ -1,8 +1,8 @@
 """Graph → what is worth drawing: equations and results of blocks in their places; all else is folded in.
 
 A *place* is where a node lives: the names of the blocks around it, outermost first, a loop counting as one.
-Nodes with a name are shown, and so are those that leave their block unnamed (its result, or an argument on its
-way into another block). What feeds a shown node through nodes that are not shown is an edge, or a weight.
+Nodes with a name are shown, and so are those that leave their block unnamed (its result, or an argument on
+its way into another block). What feeds a shown node through nodes that are not shown is an edge, or a weight.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ def write(writer: PackedWriter, one: Node, at: Mapping[str, Node]) -> Value:
         arguments.append(f"bias={_function(writer, at['bias'], axis, made, 'bias')}")
     writer.need("attention")
     own = _width_of_value(value, groups)
-    shape = ", ".join(["len(index)", *(writer.size(a) for a in (*(made or ()), *own))]) if made else f"len(index), 1, {writer.size(own[0])}"
+    shape = ", ".join(["n", *(writer.size(a) for a in (*(made or ()), *own))]) if made else f"n, 1, {writer.size(own[0])}"
     name = writer.names.fresh(writer.origin(one).name or "heads")
-    buffer, room = writer.room(one, "heads", shape)
+    buffer, room = writer.room(one, shape)
     writer.explain(one)
     writer.write(f"{name} = attention({', '.join(arguments)}, out={room})")
     if not made:

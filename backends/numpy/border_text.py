@@ -13,6 +13,14 @@ def argument_names(graph: Graph, names: Names) -> dict[str, str]:
     return {one.name: names.fresh(one.spec_name) for one in graph.inputs}
 
 
+def header(name: str, arguments: Sequence[str], result: str) -> list[str]:
+    """The lines of a method's head: on one line if it fits, else an argument a line."""
+    line = f"    def {name}({', '.join(arguments)}) -> {result}:"
+    if len(line) <= 100:
+        return [line]
+    return [f"    def {name}(", *(f"        {argument}," for argument in arguments), f"    ) -> {result}:"]
+
+
 def lengths_of(graph: Graph, one: Input) -> list[str]:
     """The lengths among an input's axes."""
     return [a.size.name for a in one.axes if isinstance(a.size, Length) and a != graph.batch]
@@ -23,8 +31,9 @@ def packed_call(graph: Graph, arguments: dict[str, str], mask: str, positions: b
     first = next(one for one in graph.inputs if lengths_of(graph, one))
     lines = [
         f'shape = given["{first.name}"].shape[:2]',
-        f'where, lengths, hidden, index = pack(given.get("{mask}", np.ones(shape, np.bool_)))',
-        f"positions = rows_of(given, \"position_ids\", where, index)" if positions else "",
+        f'mask = given.get("{mask}")',
+        "where, lengths, hidden, index = pack(np.ones(shape, np.bool_) if mask is None else mask)",
+        'positions = rows_of(given, "position_ids", where, index)' if positions else None,
     ]
     for one in graph.inputs:
         if lengths_of(graph, one):
@@ -55,14 +64,18 @@ def packed_call(graph: Graph, arguments: dict[str, str], mask: str, positions: b
         chosen = f"{text}[rows]" if one.name in per_row else f"{text}[part]"
         lines.append(f"            {chosen}," if one.required else f"            None if {text} is None else {chosen},")
     ready = ", ".join(f'"{o.name}"' for o in graph.outputs if _per_row(graph, o.axes))
+    lines += ["        )", "    for name, value in made.items():"]
+    if ready:
+        lines += [
+            f"        at, size = (rows, len(where)) if name in ({ready},) else (part, len(lengths))",
+            "        keep(results, name, value, at, size)",
+        ]
+    else:
+        lines.append("        keep(results, name, value, part, len(lengths))")
     lines += [
-        "        )",
-        "    for name, value in made.items():",
-        f"        keep(results, name, value, rows if name in ({ready}{',' if ready else ''}) else part, "
-        f"len(where) if name in ({ready}{',' if ready else ''}) else len(lengths))",
         "",
         "run_parallel(work, split_examples(lengths, self.threads), self.threads)",
-        f"return finished(results, wanted, OUTPUTS, where, shape, self.dtype)",
+        "return finished(results, wanted, OUTPUTS, where, shape, self.dtype)",
     ]
     return [line for line in lines if line is not None]
 

@@ -16,7 +16,7 @@ class Buffers:
     held: dict[str, int] = field(default_factory=dict)  # buffer -> place of the last reader of what it holds
     known: list[str] = field(default_factory=list)
 
-    def take(self, wish: str, until: int, preferred: str | None = None, avoid: Collection[str] = ()) -> str:
+    def take(self, until: int, preferred: str | None = None, avoid: Collection[str] = ()) -> str:
         """A buffer for a value that is read until a place: the preferred one if free, the last freed one, or a new one.
 
         Buffers to `avoid` are wanted by a later value.
@@ -29,11 +29,7 @@ class Buffers:
             name = others[-1]
             self.free.remove(name)
         else:
-            name = wish
-            number = 2
-            while name in self.known:
-                name = f"{wish}_{number}"
-                number += 1
+            name = f"{chr(ord('A') + len(self.known) % 26)}{len(self.known) // 26 or ''}"
             self.known.append(name)
         self.held[name] = until
         return name

@@ -61,7 +61,7 @@ def _packed(graph: Graph) -> Written:
     lengths = {name for one in graph.inputs for name in border_text.lengths_of(graph, one)}
     if len(lengths) != 1:
         raise Unsupported("the inputs have no length, or several")
-    names = Names((*copying.names(), "given", "wanted", "lengths", "hidden", "index", "positions", "shape", "where"))
+    names = Names((*copying.names(), "given", "wanted", "lengths", "hidden", "index", "positions", "shape", "where", "n", "results"))
     names.fresh(compiled_class(graph))
     parameters = Parameters(graph, Names())
     writer = PackedWriter(graph, names, parameters, graph.batch)
@@ -105,19 +105,22 @@ def _has_positions(graph: Graph) -> bool:
 
 def _rows_function(graph: Graph, arguments: dict[str, str], positions: bool, lines: list[str]) -> list[str]:
     extra = ["positions"] if positions else []
-    shown = ", ".join(
-        [
-            "wanted: list[str]",
-            "lengths: NDArray[np.intp]",
-            "hidden: NDArray[np.bool_] | None",
-            "index: NDArray[np.intp]",
-            *(f"{name}: NDArray[Any]" for name in extra),
-            *(f"{arguments[i.name]}: {'NDArray[Any]' if i.required else 'Any'}" for i in graph.inputs),
-        ]
-    )
+    shown = [
+        "self",
+        "wanted: list[str]",
+        "lengths: NDArray[np.intp]",
+        "hidden: NDArray[np.bool_] | None",
+        "index: NDArray[np.intp]",
+        *(f"{name}: NDArray[Any]" for name in extra),
+        *(f"{arguments[i.name]}: {'NDArray[Any]' if i.required else 'Any'}" for i in graph.inputs),
+    ]
     head = [
-        f"    def rows(self, {shown}) -> dict[str, NDArray[Any]]:",
-        '        """The formulas, on packed rows: the tokens of whole examples one after the other, `lengths` rows each."""',
+        *border_text.header("rows", shown, "dict[str, NDArray[Any]]"),
+        '        """The formulas, on n packed rows: the tokens of whole examples one after the other, `lengths` each.',
+        "",
+        "        `hidden` marks keys that nobody may see, `index` is each token's place in its example.",
+        '        """',
+        "        n = len(index)",
     ]
     return [*head, "        results: dict[str, NDArray[Any]] = {}", *lines, "        return results"]
 
@@ -132,11 +135,11 @@ def _prepare(graph: Graph, parameters: Parameters) -> tuple[list[str], set[str]]
 def _fill(compiled: Compiled, parts: Any) -> str:
     graph, formula = compiled.graph, compiled.formula
     name = compiled_class(graph)
-    imports, kernels = copying.copied((*ALWAYS, *parts.needs), ("Any", "NDArray", "Path"))
+    imports, kernels = copying.copied((*ALWAYS, *parts.needs), ("Any", "NDArray", "Path", "Sequence"))
     template = Environment(
         loader=PackageLoader("transformula.backends.numpy"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     ).get_template("module.py.j2")
-    weights = sum(math.prod(w.shape) for w in graph.weights)  # type: ignore[arg-type]
+    weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
     signature = [f"{i.name}: Any" if i.required else f"{i.name}: Any = None" for i in graph.inputs]
     masks = [mask for mask, _ in mask_rows(formula)]
     extra = [*masks, *(["position_ids"] if _has_positions(formula) and "position_ids" not in [i.name for i in graph.inputs] else [])]
@@ -160,8 +163,10 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         doc=f"{name} with its weights; call it with a (padded) batch.",
         call_doc="Results by name, for a batch padded on either side; `outputs` chooses some of them.",
         prepare=parts.prepare,
-        signature=", ".join([*required, *optional, "outputs: Any = None"]),
-        given="{" + ", ".join(f'"{n}": {n}' for n in [*(i.name for i in graph.inputs), *extra]) + "}",
+        signature=border_text.header(
+            "__call__", ["self", *required, *optional, "outputs: Sequence[str] | None = None"], "dict[str, NDArray[Any]]"
+        ),
+        given=[f'    "{n}": {n},' for n in [*(i.name for i in graph.inputs), *extra]],
         call=parts.call,
         body=parts.body,
         kernels=kernels,

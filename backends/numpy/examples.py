@@ -79,7 +79,7 @@ def bind_input(writer: Writer, one: Node, name: str, shape: tuple[str, tuple[Axi
     if one.args:
         default = writer.value(one.args[0])
         text = writer.fit(default, lead, dims)
-        if _only_looked_up(writer, one) and default.number and isinstance(getattr(writer, "scalars", None), set):
+        if writer.packs and default.number and _only_looked_up(writer, one):
             writer.scalars.add(name)  # one row of the table for all: it broadcasts
         else:
             sizes = ", ".join(writer.lead_sizes(lead) + [writer.size(axis) for axis in dims])
@@ -106,13 +106,13 @@ def _whole(writer: Writer, one: Node) -> bool:
 def _function(
     graph: Graph, arguments: dict[str, str], lengths: dict[str, str], positions: bool, lines: list[str]
 ) -> list[str]:
-    shown = ["wanted: list[str]"]
+    shown = ["self", "wanted: list[str]"]
     for text in lengths.values():
         shown += [f"{text}: int", f"visible_{text}: NDArray[np.bool_]"]
     shown += ["positions: NDArray[Any]"] if positions else []
     shown += [f"{arguments[i.name]}: {'NDArray[Any]' if i.required else 'Any'}" for i in graph.inputs]
     return [
-        f"    def example(self, {', '.join(shown)}) -> dict[str, NDArray[Any]]:",
+        *border_text.header("example", shown, "dict[str, NDArray[Any]]"),
         '        """The formulas, for one example."""',
         "        results: dict[str, NDArray[Any]] = {}",
         *lines,

@@ -17,8 +17,9 @@ def write(writer: Writer, one: Node) -> Value:
     first = [writer.value(arg) for arg in one.args[:slots]]
     stop = writer.value(one.args[slots])
     carries = carried(one)
-    names = [writer.names.fresh(state_name(writer, one, slot)) for slot in range(slots)]
+    names = [state_name(writer, one, slot) for slot in range(slots)]
     states = [writer.start_state(one, slot, names[slot], first[slot]) for slot in range(slots)]
+    names = [state.text for state in states]
     for slot, state in enumerate(states):
         if (ident, slot) in kept(writer, one):
             writer.histories[ident, slot] = writer.names.fresh(f"{names[slot]}_states")

@@ -30,8 +30,8 @@ class PackedWriter(Writer):
     def __init__(self, graph: Graph, names: Names, parameters: Parameters, batch: Axis) -> None:
         super().__init__(graph, names, parameters, batch)
         self.buffers = Buffers()
-        self.scalars = set()
         self._deferred = _relations(graph)
+        self._final: dict[Node, tuple[str, list[Node]]] = {}
         self.last: dict[Node, int] = {}
         self.place: dict[Node, int] = {}
         self.preferred: dict[Node, str] = {}
@@ -54,7 +54,7 @@ class PackedWriter(Writer):
         return aligned(value, lead, dims)
 
     def lead_sizes(self, lead: str) -> list[str]:
-        return {"rows": ["len(index)"], "examples": ["len(lengths)"], "": []}[lead]
+        return {"rows": ["n"], "examples": ["len(lengths)"], "": []}[lead]
 
     def visible(self, axes: Any, lead: str, dims: tuple[Axis, ...]) -> list[str]:
         if any(axis.ragged for axis in axes):
@@ -107,10 +107,10 @@ class PackedWriter(Writer):
 
     # ------------------------------------------------------------------------------------------------- scratch
 
-    def room(self, one: Node, wish: str, shape: str) -> tuple[str, str]:
+    def room(self, one: Node, shape: str) -> tuple[str, str]:
         """A scratch buffer for a value, and the text that gives it."""
         preferred = self.preferred.get(one)
-        name = self.buffers.take(wish, self.last.get(one, self.here), preferred, self._wanted)
+        name = self.buffers.take(self.last.get(one, self.here), preferred, self._wanted)
         self.need("scratch")
         return name, f'scratch("{name}", ({shape}), {self.dtype})'
 
@@ -160,9 +160,23 @@ class PackedWriter(Writer):
     def is_ready(self, one: Node) -> bool:
         return super().is_ready(one) or one in self._absorbed or one in self._deferred
 
+    def _name(self, one: Node, wish: str) -> str:
+        """A fresh name; the next state of a loop may take the state's own once that is read no more."""
+        if one in self._final:
+            name, carries = self._final[one]
+            if all(self.last.get(carry, -1) <= self.here for carry in carries):
+                return name
+        return self.names.fresh(wish)
+
+    def assigned(self, one: Node, found: Value, wish: str = "") -> Value:
+        name = self._name(one, wish or self.origin(one).name or "t")
+        self.explain(one)
+        self.write(f"{name} = {found.text}")
+        return found.named(name)
+
     _absorbed: set[Node] = set()
     _wanted: tuple[str, ...] = ()
-    scalars: set[str] = set()
+    packs = True
 
     def body(self, roots: Any) -> None:
         roots = tuple(roots)
@@ -214,12 +228,12 @@ class PackedWriter(Writer):
         x = transposed(value, (*kept, *over))
         rows = x.wrapped if len(over) == 1 and not kept else f"{x.wrapped}.reshape(-1, {_product(over)})"
         if not kept and len(over) > 1:
-            rows = f"{x.wrapped}.reshape(len({x.wrapped}), {_product(over)})"
+            rows = f"{x.wrapped}.reshape({self.lead_sizes(value.lead)[0]}, {_product(over)})"
         W = self.parameters.laid_out(product.args[1], (over, outs), self, outs).text
         b = self._bias(bias, outs)
         self.need("linear")
         width = _product(outs)
-        wish = self.origin(one).name or self._reader_name(one) or "y"
+        wish = self.origin(one).name or "y"
         name = self.names.fresh(wish)
         extra = f", {b}" if b else ""
         if kept:
@@ -227,7 +241,7 @@ class PackedWriter(Writer):
             shape = ", ".join([*self.lead_sizes(value.lead), *(self.size(a) for a in (*kept, *outs))])
             self.write(f"{name} = linear({rows}, {W}{extra}).reshape({shape})")
             return Value(name, value.lead, (*kept, *outs), owned=True)
-        buffer, room = self.room(one, wish if wish.isascii() else "y", f"{self.lead_sizes(value.lead)[0]}, {width}")
+        buffer, room = self.room(one, f"{self.lead_sizes(value.lead)[0]}, {width}")
         self.explain(one)
         self.write(f"{name} = linear({rows}, {W}{extra}, out={room})")
         if len(outs) > 1:
@@ -241,9 +255,6 @@ class PackedWriter(Writer):
         if set(bias.axes) == set(outs):
             return self.parameters.laid_out(bias, (outs,), self, outs).text
         raise Unsupported("a bias along part of a product")
-
-    def _reader_name(self, one: Node) -> str:
-        return ""
 
     def _contract(self, one: Node) -> Value:
         if any(axis.ragged for axis in one["over"]):
@@ -296,7 +307,7 @@ class PackedWriter(Writer):
             condition = test.text
         x = self.fit(value, "rows", dims)
         if value.lead != "rows":
-            sizes = ", ".join(["len(index)", *(self.size(a) for a in dims)])
+            sizes = ", ".join(["n", *(self.size(a) for a in dims)])
             x = f"np.broadcast_to({x}, ({sizes},))"
         return Value(self._segments(kind, x, self._seen(condition)), "examples", dims, owned=True, wide=value.wide or kind == "count")
 
@@ -341,7 +352,7 @@ class PackedWriter(Writer):
             self.explain(one)
             wish = self.origin(one).name or "x"
             name = self.names.fresh(wish)
-            buffer, room = self.room(one, wish if wish.isascii() else "x", f"len(index), {self.size(dims[0])}")
+            buffer, room = self.room(one, f"n, {self.size(dims[0])}")
             self.write(f"{name} = np.take({table.text}, {index.text}, axis=0, out={room}, mode=\"clip\")")
             return Value(name, "rows", dims, buffer=buffer)
         return Value(f"{table.text}[{index.text}]", index.lead, dims, owned=True)
@@ -416,7 +427,7 @@ class PackedWriter(Writer):
             arguments.append(f"residual={self.fit(rest, value.lead, dims)}")
         self.need(one["name"])
         origin = self.origin(one).name
-        name = self.names.fresh(origin or "t") if origin or not x.text.isidentifier() else x.text
+        name = self._name(one, origin or "t") if origin or not x.text.isidentifier() else x.text
         self.explain(one)
         self.write(f"{name} = {one['name']}({', '.join(arguments)})")
         return Value(name, value.lead, dims, buffer=x.buffer)
@@ -437,16 +448,16 @@ class PackedWriter(Writer):
 
     def start_state(self, one: Node, slot: int, name: str, first: Value) -> Value:
         arg = one.args[slot]
+        own = first.buffer is not None and first.text.isidentifier() and self._dies(arg)
+        if own and one["slots"] == 1 and len(first.dims) == 1 and not self._is_kept(one, slot):
+            assert first.buffer is not None
+            self.buffers.pass_on(first.buffer, 10**9)
+            return Value(first.text, first.lead, first.dims, buffer=first.buffer)
+        name = self.names.fresh(name)
         if one["slots"] > 1 or first.lead == "" or len(first.dims) != 1 or self._is_kept(one, slot):
             self.write(f"{name} = np.array({first.text}, {self.dtype})")
             return Value(name, first.lead, first.dims)
-        own = first.buffer is not None and first.text.isidentifier() and self._dies(arg)
-        if own and first.buffer is not None:
-            self.buffers.pass_on(first.buffer, 10**9)
-            if first.text != name:
-                self.write(f"{name} = {first.text}")
-            return Value(name, first.lead, first.dims, buffer=first.buffer)
-        buffer = self.buffers.take("state", 10**9)
+        buffer = self.buffers.take(10**9)
         self.need("scratch")
         shape = ", ".join(self.lead_sizes(first.lead) + [self.size(axis) for axis in first.dims])
         self.write(f'{name} = scratch("{buffer}", ({shape}), {self.dtype})')
@@ -470,6 +481,7 @@ class PackedWriter(Writer):
                 self.buffers.hold(other, 10**9)  # what lies outside the loop stays
         del self.buffers.held[buffer]
         self._watch_state(one, buffer)
+        self._final[one["body"][0]] = names[0], loops.carried(one)
         self.body(one["body"])
         self._end(one, names, states, buffer)
         self._wanted = before
@@ -516,7 +528,7 @@ class PackedWriter(Writer):
 
 def _relations(graph: Graph) -> set[Node]:
     """Masks and biases of places alone: attention asks for them by the lengths of each example."""
-    found = set()
+    found: set[Node] = set()
     for one in graph.nodes():
         if one.op == "kernel" and one["name"] == "attention":
             at = kernel_table.parts(one)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ...compiler.ir import Axis, Graph, Node, walk
@@ -55,17 +56,36 @@ class Parameters:
         return Value(f"self.{prepared.attribute}{indices}", "", dims, wide=not has_weight(one))
 
     def _wish(self, one: Node) -> str:
-        """A name after the weights inside: layer_attn_W_Q_W_K_W_V."""
-        paths = [re.sub(r"\[[^\]]*\]", "", part["name"]) for part in walk([one]) if part.op == "weight"]
-        paths = list(dict.fromkeys(paths))
+        """A name after the weights inside, without what all weights of the model begin with: layer_attn_W_QKV."""
+        paths = [_plain(part["name"]) for part in walk([one]) if part.op == "weight"]
+        paths = [path.removeprefix(self._common) for path in dict.fromkeys(paths)]
         if not paths:
             origin = self.graph.origins.get(one)
             return origin.name if origin and origin.name else "table"
         stems = {path.rpartition(".")[0] for path in paths}
-        if len(stems) == 1:
-            stem = stems.pop()
-            return f"{stem}_{'_'.join(path.rpartition('.')[2] for path in paths)}" if stem else "_".join(paths)
-        return paths[0] + "_and_more"
+        if len(stems) > 1:
+            return paths[0] + "_and_more"
+        return ".".join(filter(None, (stems.pop(), _together([path.rpartition(".")[2] for path in paths]))))
+
+    @cached_property
+    def _common(self) -> str:
+        """The instances that every weight of the model lies in: `bert.`"""
+        parts = [_plain(weight.name).split(".")[:-1] for weight in self.graph.weights]
+        depth = 0
+        while parts and all(len(p) > depth and p[depth] == parts[0][depth] for p in parts):
+            depth += 1
+        return "".join(f"{part}." for part in parts[0][:depth]) if parts else ""
+
+
+def _plain(path: str) -> str:
+    """The path without the axes of stacks."""
+    return re.sub(r"\[[^\]]*\]", "", path)
+
+
+def _together(names: list[str]) -> str:
+    """W_Q, W_K, W_V as W_QKV; other names side by side."""
+    stems = {name[:-1] for name in names}
+    return names[0][:-1] + "".join(name[-1] for name in names) if len(stems) == 1 else "_".join(names)
 
 
 def write_parameters(parameters: Parameters, writer: Writer) -> None:

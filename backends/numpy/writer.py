@@ -34,6 +34,7 @@ class Writer:
         self.histories: dict[tuple[int, int], str] = {}
         self.sizes: dict[Axis, str] = {}
         self.by_axis: dict[Axis, str] = {}
+        self.scalars: set[str] = set()
         self._told: tuple[str, int] | None = None
         self._readers: dict[Node, int] = {}
 
@@ -208,6 +209,7 @@ class Writer:
         return Value(made, lead, dims, atom, owned=True, wide=wide, number=plain)
 
     dtype = "self.dtype"
+    packs = False
 
     def _rename(self, one: Node) -> Value:
         value = self.value(one.args[0])
@@ -393,7 +395,8 @@ class Writer:
         return loops.write(self, one)
 
     def start_state(self, one: Node, slot: int, name: str, first: Value) -> Value:
-        """The variable of a state before the first step."""
+        """The variable of a state before the first step; `name` is what the spec calls it."""
+        name = self.names.fresh(name)
         self.write(f"{name} = {first.text}")
         return Value(name, first.lead, first.dims, wide=first.wide)
 

@@ -101,11 +101,11 @@ def linear(one: Node, axis: Axis, factor: Scale = Fraction(1)) -> Scores:
     if is_map(one, "neg"):
         return linear(one.args[0], axis, -factor)
     if is_map(one, "+", "-"):
-        left = linear(one.args[0], axis, factor)
-        right = linear(one.args[1], axis, factor if one["fn"] == "+" else -factor)
-        if left.product is None or right.product is None:
-            main = left if left.product is not None else right
-            return Scores(main.scale if main.product is not None else factor, main.product, (*left.bias, *right.bias))
+        first = linear(one.args[0], axis, factor)
+        second = linear(one.args[1], axis, factor if one["fn"] == "+" else -factor)
+        if first.product is None or second.product is None:
+            main = first if first.product is not None else second
+            return Scores(main.scale if main.product is not None else factor, main.product, (*first.bias, *second.bias))
         return Scores(factor, None, ((factor, one),))
     return Scores(factor, None, ((factor, one),))
 

@@ -33,8 +33,8 @@ def substitute(graph: Graph, new: Mapping[Node, Node]) -> Graph:
         else:
             made = ir.rebuild(target, args)
         done[one] = made
-        if one in origins and made is not one:
-            origins.setdefault(made, origins[one])
+        if made is not one:
+            ir.take_origin(origins, one, made)
     outputs = tuple(ir.Output(o.name, done[o.node], o.axes) for o in graph.outputs)
     return replace(graph, outputs=outputs, origins=origins)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..ir import Graph, Node, Origin, walk, walk_all
+from ..ir import Graph, Node, Origin, take_origin, walk, walk_all
 from ..ledger import Ledger
 
 Match: TypeAlias = Mapping[str, Any]
@@ -54,21 +54,21 @@ class Rule:
 def rewrite(graph: Graph, rules: Sequence[Rule], pass_name: str, ledger: Ledger, rounds: int = 8) -> Graph:
     """Applies the rules bottom-up until none fires any more; each firing and refusal is a line of the ledger."""
     told: set[tuple[str, Node]] = set()
-    graph = replace(graph, origins=dict(graph.origins))
+    origins = dict(graph.origins)
     for _ in range(rounds):
         fired = False
 
         def change(one: Node) -> Node:
             nonlocal fired
             for rule in rules:
-                made = _apply(rule, one, graph, pass_name, ledger, told)
+                made = _apply(rule, one, origins, pass_name, ledger, told)
                 if made is not None and made is not one:
-                    inherit(graph.origins, one, made)
+                    inherit(origins, one, made)
                     fired = True
                     one = made
             return one
 
-        graph = graph.rewrite(change)
+        graph = graph.rewrite(change, origins)
         if not fired:
             break
     return graph
@@ -79,18 +79,19 @@ def inherit(origins: Mapping[Node, Origin], old: Node, new: Node) -> None:
     origin = origins.get(old)
     if origin is None or not isinstance(origins, dict):
         return
-    for one in walk([new], enter=lambda n: n not in origins):
+    take_origin(origins, old, new)
+    for one in walk(new.args, enter=lambda n: n not in origins):
         if one.op not in ("const", "input", "weight", "counter", "carry"):
             origins.setdefault(one, origin)
 
 
 def _apply(
-    rule: Rule, one: Node, graph: Graph, pass_name: str, ledger: Ledger, told: set[tuple[str, Node]]
+    rule: Rule, one: Node, origins: Mapping[Node, Origin], pass_name: str, ledger: Ledger, told: set[tuple[str, Node]]
 ) -> Node | None:
     match = rule.find(one)
     if match is None:
         return None
-    origin = graph.origins.get(one)
+    origin = origins.get(one)
     span = origin.span if origin else None
     reason = rule.refuse(match)
     if reason:

@@ -7,7 +7,7 @@ import pytest
 from transformula.backends.checkpoint_table import checkpoint_table, table_source
 from transformula.backends.numpy.weights import row_shape
 from transformula.compiler.checkpoint import CheckpointMap, checkpoint_rows
-from transformula.compiler.driver import compile_graph
+from transformula.compiler.driver import check, compile_graph
 from transformula.grammar.diagnostics import TransformulaError
 
 SPEC = """
@@ -255,4 +255,13 @@ def test_all_mistakes_at_once() -> None:
     text = ROWS.replace('    P : "pool"\n', "").replace('    E : "embed"\n', "")
     with pytest.raises(TransformulaError) as caught:
         made(SPEC + text)
-    assert [one.code for one in caught.value.diagnostics] == ["K002", "K002"]
+    assert [one.message for one in caught.value.diagnostics] == [
+        "the weights `E`, `P` have no row in this checkpoint map"
+    ]
+    text = ROWS.replace('"pool"', '"pool" [d]').replace("    E :", "    EE :")
+    assert set(faults(SPEC + text)) == {"K004", "K005"}
+
+
+def test_a_check_finds_mistakes_of_maps() -> None:
+    with pytest.raises(TransformulaError, match="has no weight `PP`"):
+        check(SPEC + ROWS.replace("P :", "PP :"))

@@ -52,7 +52,7 @@ def many_definitions(count: int) -> str:
 
 
 BOUNDED = {
-    "deeply nested calls": nested_calls(150),
+    "deeply nested calls": nested_calls(120),
     "a sum of many terms": "f(x) = " + " + ".join(["x"] * 4000) + "\n",
     "a product of many factors": "f(x) = " + " * ".join(["x"] * 4000) + "\n",
     "a very long line": "f(x) = x " + "+ 1 " * 50_000 + "\n",
@@ -71,7 +71,7 @@ BOUNDED = {
 REFUSED = {
     "too deeply nested calls": (nested_calls(5000), "P316"),
     "a chain of formulas": (chain_of_formulas(600), "U705"),
-    "an exploding chain of calls": (doubling(40), "U7"),
+    "an exploding chain of calls": (doubling(40), "U709"),
     "a size beyond all measure": ("axes a = 10^30\n\nf(x[a]) = sum[a](x)\n", "C604"),
     "an exponent in config": ("axes a = 10^10^10^10\n\nf(x[a]) = sum[a](x)\n", "C6"),
     "a number of many digits": (f"f(x) = x * {'9' * 5000}\n", "P309"),

@@ -1,0 +1,353 @@
+"""A zoo of small models, one construct of the language each, with what tests need to run them everywhere."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from transformula.backends.program import Program, compile
+from transformula.compiler import reference
+from transformula.compiler.ir import Graph
+
+from tests.compiler.spec_tools import Array, rng, weight_values
+
+SIZES = """
+config
+    vocab = 20
+    d = 12
+    head = 3
+    dk = d / head
+    layers = 2
+    place = 16
+    kv = 3
+    group = 1
+    bucket = 5
+"""
+QKV = """
+          Q = x @ W_Q
+          K = (x @ W_K)[seq → key]
+          V = (x @ W_V)[seq → key]
+    weights W_Q, W_K, W_V : [d → head dk]
+            W_O : [head dk → d]
+"""
+IDS = "model M(tokens[seq] as input_ids) → "
+EMBED = "    weights E : [vocab, d]\n"
+LM = IDS + "logits[seq, vocab] = attn(E[vocab = tokens]) @[d] E\n    uses attn : Attn\n" + EMBED
+
+
+def spec(functions: str, body: str) -> str:
+    """The text of a spec with the zoo's sizes."""
+    imports = f"from functions import {functions}" if functions else ""
+    return f"spec t\n{imports}\n{SIZES}{body}"
+
+
+def attention_spec(heads: str, functions: str = "attention", more: str = "", model: str = LM) -> str:
+    """One block of self-attention that computes `heads` from Q, K and V."""
+    where = "".join(f"          {line}\n" for line in more.splitlines())
+    block = f"block Attn(x[seq, d]) → [seq, d] = heads @ W_O\n    where heads = {heads}\n{where}"
+    return spec(functions, block.rstrip("\n") + QKV + model)
+
+
+LAYERS = """
+    where x[0] = E[vocab = tokens] + P[place = index(seq)]
+          for l in layers:
+              x[l + 1] = x[l] + attn[l](x[l])
+    uses attn[layers] : Attn
+    weights E : [vocab, d]
+            P : [place, d]
+"""
+FF = "block FF(x[d]) → [d] = silu(x @ W + b)\n    weights W : [d → d]\n            b : [d]\n"
+
+ZOO: dict[str, str] = {
+    "gpt": attention_spec(
+        "attention[key if causal](Q, K, V)",
+        "attention, causal",
+        model=IDS + "logits[seq, vocab] = x[layers] @[d] E" + LAYERS,
+    ),
+    "page": attention_spec("masked_attention[key](Q, K, V, causal_mask)", "masked_attention, causal_mask"),
+    "window": attention_spec("attention[key if near](Q, K, V)", more="near[i: seq, j: key] = |i - j| ≤ 1"),
+    "alibi": attention_spec(
+        "attention[key, dk](Q, K, V, bias)",
+        more="slope[h: head] = 2^(-8 * (h + 1) / head)\n"
+        "bias[seq, key, head] = slope * (index(key) - index(seq))",
+    ),
+    "tied": attention_spec("attention[key](Q, Q[seq → key] + 0 * K, V)"),
+    "shaw": attention_spec(
+        "softmax[key](e) @[key] V",
+        "softmax, clamp",
+        more="at = clamp(index(seq) - index(key) + 2, 0, bucket - 1)\n"
+        "near[seq, key, dk] = R[bucket = at]\n"
+        "e = (Q @[dk] K + Q @[dk] near) / √dk",
+    ).replace("            W_O : [head dk → d]", "            W_O : [head dk → d]\n            R : [bucket, dk]"),
+    "token_mask": spec(
+        "attention",
+        "block Attn(x[seq, d], good[seq]) → [seq, d] = heads @ W_O\n"
+        "    where heads = attention[key if see](Q, K, V)\n"
+        "          see = good[seq → key] and index(key) ≤ index(seq)"
+        + QKV
+        + IDS
+        + "logits[seq, d] = attn(E[vocab = tokens], tokens ≠ 3)\n    uses attn : Attn\n"
+        + EMBED,
+    ),
+    "rope": spec(
+        "attention, causal, rope, rms_norm, silu",
+        """
+block Norm(x[d]) → [d] = rms_norm[d](x, g, 1e-6)
+    weights g : [d] ~ 1
+block Attn(x[seq, d]) → [seq, d] = heads @ W_O
+    where Q = rope[dk](x @ W_Q, position(seq), 10000)
+          K = rope[dk](x @ W_K, position(seq), 10000)[seq → key]
+          V = (x @ W_V)[seq → key]
+          heads = attention[key if causal](Q, K, V)
+    weights W_Q : [d → kv group dk]
+            W_K, W_V : [d → kv dk]
+            W_O : [kv group dk → d]
+block FF(x[d]) → [d] = (silu(x @ W_1) ⊙ (x @ W_3)) @ W_2
+    weights W_1, W_3 : [d → head dk]
+            W_2 : [head dk → d]
+model M(tokens[seq] as input_ids) → logits[seq, vocab] = N(x[layers]) @[d] E
+    where x[0] = E[vocab = tokens]
+          for l in layers:
+              z = x[l] + attn[l](N_1[l](x[l]))
+              x[l + 1] = z + ff[l](N_2[l](z))
+    uses attn[layers] : Attn
+         ff[layers] : FF
+         N_1[layers], N_2[layers] : Norm
+         N : Norm
+    weights E : [vocab, d]
+""",
+    ),
+    "deberta": attention_spec(
+        "softmax[key](A) @[key] V",
+        "softmax, clamp",
+        more="at = clamp(index(seq) - index(key) + 2, 0, bucket - 1)\n"
+        "c2p = (Q @[dk] (R @ W_K))[bucket = at]\n"
+        "p2c = (K @[dk] (R @ W_Q))[bucket = at]\n"
+        "A = (Q @[dk] K + c2p + p2c) / √(3 * dk)",
+    ).replace("            W_O : [head dk → d]", "            W_O : [head dk → d]\n            R : [bucket, d]"),
+    "maps": spec(
+        "softmax",
+        """
+block Attn(x[seq, d]) → [seq, d] = (A @[key] V) @ W_O, weights[seq, key, head] = A
+    where A = softmax[key](Q @[dk] K / √dk)"""
+        + QKV
+        + IDS
+        + "h[seq, d] = a, w[seq, key, head] = a.weights\n"
+        + "    where a = attn(E[vocab = tokens])\n    uses attn : Attn\n"
+        + EMBED,
+    ),
+    "history": spec(
+        "silu",
+        FF
+        + IDS
+        + """h[seq, d] = x[layers] + x[layers - 1] + x[0], first[d] = x[1][seq = 0]
+    where x[0] = E[vocab = tokens]
+          for l in layers:
+              x[l + 1] = x[l] + f[l](x[l]) + x[0] + x[l // 2]
+    uses f[layers] : FF
+"""
+        + EMBED,
+    ),
+    "two_states": spec(
+        "silu",
+        FF
+        + IDS
+        + """h[seq, d] = x[layers], last[d] = y[layers]
+    where x[0] = E[vocab = tokens]
+          y[0] = mean[seq](E[vocab = tokens])
+          for l in layers:
+              x[l + 1] = x[l] + f[l](x[l]) + y[l]
+              y[l + 1] = y[l] / 2 + mean[seq](x[l])
+    uses f[layers] : FF
+"""
+        + EMBED,
+    ),
+    "crossed": spec(
+        "silu",
+        FF
+        + IDS
+        + """h[seq, d] = x[layers]
+    where x[0] = E[vocab = tokens]
+          for l in layers:
+              x[l + 1] = x[l] + f[l](x[l]) + f[l // 2](x[l]) + g[l % 2](x[l]) + s(x[l])
+    uses f[layers], g[layers] : FF
+         s : FF
+"""
+        + EMBED,
+    ),
+    "nested": spec(
+        "silu",
+        FF
+        + """
+block Stack(x[seq, d]) → [seq, d] = y[layers]
+    where y[0] = x
+          for k in layers:
+              y[k + 1] = y[k] + f[k](y[k]) / 2
+    uses f[layers] : FF
+"""
+        + IDS
+        + """h[seq, d] = x[layers]
+    where x[0] = E[vocab = tokens]
+          for l in layers:
+              x[l + 1] = stack[l](x[l])
+    uses stack[layers] : Stack
+"""
+        + EMBED,
+    ),
+    "pools": spec(
+        "softmax",
+        "model M(tokens[seq] as input_ids, kind[seq] as token_type_ids = 0) → "
+        "a[d] = mean[seq if kind == 0](u), b[d] = max[seq](u), c[d] = sum[seq](softmax[seq](u @[d] w) ⊙ u), "
+        "n = count[seq](tokens == 3), m[d] = min[seq](u), e = norm[seq](u @[d] w), last[seq] = u @[d] w + seq\n"
+        "    where u = E[vocab = tokens]\n    weights E : [vocab, d]\n            w : [d]\n",
+    ),
+    "nothing": spec(
+        "",
+        IDS + "mean[d] = mean[seq if tokens == 3](u), max[d] = max[seq if tokens == 3](u) , "
+        "total[d] = sum[seq if tokens == 3](u), n = count[seq if tokens == 3](tokens ≥ 0)\n"
+        "    where u = E[vocab = tokens]\n" + EMBED,
+    ),
+    "norms": spec(
+        "layer_norm, rms_norm, gelu, gelu_tanh, silu, relu, log_softmax",
+        IDS + "a[seq, d] = layer_norm[d](u + r, γ, β, 1e-5), b[seq, d] = rms_norm[d](u + u, γ, 1e-6), "
+        "c[seq, d] = gelu(u + β) + gelu_tanh(u) + silu(u) + relu(u + γ), "
+        "e[seq, vocab] = log_softmax[vocab](u @[d] E), r[seq, d] = r\n"
+        "    where u = E[vocab = tokens]\n          r = u @ W\n"
+        "    weights E : [vocab, d]\n            γ, β : [d]\n            W : [d → d]\n",
+    ),
+    "shift": spec(
+        "shift, sinusoidal",
+        IDS + "h[seq, d] = E[vocab = next] + sinusoidal\n"
+        "    where next = shift[seq](tokens, 1, 0)\n" + EMBED,
+    ),
+    "scan": spec(
+        "",
+        IDS
+        + """h[d] = s[seq]
+    where u = E[vocab = tokens]
+          s[0] = w + 0 * mean[seq](u)
+          for t in seq:
+              s[t + 1] = (s[t] + u[seq = t]) / 2
+    weights E : [vocab, d]
+            w : [d]
+""",
+    ),
+    "powers": spec(
+        "",
+        IDS + "h[seq, d] = |u|^1.5 + u³ + (index(seq) + 1)^(-1/2), k[seq] = index(seq) // 2 % 2, "
+        "s[seq] = sum[d](u) ^ 2, ranks[seq] = sum[d](rank[d](u) * u)\n"
+        "    where u = E[vocab = tokens]\n" + EMBED,
+    ),
+    "joined": spec(
+        "",
+        IDS + "h[pair] = [u[seq = 0]; mean[seq](u)][d → pair], t[seq, d] = u[d → head dk][head dk → d] + 1\n"
+        "    where u = E[vocab = tokens]\n" + EMBED,
+    ),
+    "two": spec(
+        "attention",
+        """
+block Attn(x[tgt, d], m[key, d]) → [tgt, d] = attention[key, dk](x @ W_Q, m @ W_K, m @ W_V) @ W_O
+    weights W_Q, W_K, W_V : [d → head dk]
+            W_O : [head dk → d]
+model M(tokens[seq] as input_ids, targets[tgt] as decoder_input_ids) → h[tgt, d] = attn(E[vocab = targets], E[vocab = tokens][seq → key])
+    uses attn : Attn
+    weights E : [vocab, d]
+""",
+    ),
+    "no_length": spec(
+        "cosine, euclidean",
+        "model M(u[d] as first, v[d] as second) → c = cosine[d](u, v), e = euclidean[d](u, v), w[d] = u ⊙ v\n",
+    ),
+}
+
+BERT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "ffn": 10, "place": 16, "segment": 3}
+SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "bert": ("bert", "Bert", BERT),
+    "mlm": ("bert", "BertForMaskedLM", BERT),
+    "sbert": ("sbert", "SentenceBert", BERT),
+    "pair": ("sbert", "PairPooledBert", BERT),
+    "attention_pool": ("sbert", "AttentionPooledBert", BERT),
+    "similarities": ("sbert", "Similarities", BERT),
+}
+NAMES = (*ZOO, *SHIPPED)
+
+
+def program(name: str, **passes: Any) -> Program:
+    """A model of the zoo (or the text of one) compiled for NumPy."""
+    if name in SHIPPED:
+        text, entry, settings = SHIPPED[name]
+        return compile(text, entry=entry, settings=settings, **passes)
+    return compile(ZOO.get(name, name), **passes)
+
+
+@lru_cache(maxsize=None)
+def whole(name: str) -> Program:
+    """The same with all passes, compiled once."""
+    return program(name)
+
+
+def module(source: str) -> dict[str, Any]:
+    """The names that a generated module defines."""
+    made = types.ModuleType("generated")
+    exec(compile_source(source), made.__dict__)
+    return made.__dict__
+
+
+def compile_source(source: str) -> types.CodeType:
+    """The code of a generated module."""
+    import builtins
+
+    code: types.CodeType = builtins.compile(source, "<generated>", "exec")
+    return code
+
+
+def nested(graph: Graph, values: Mapping[str, Array]) -> dict[str, Any]:
+    """Weights as a checkpoint gives them: stacks are lists."""
+
+    def unstacked(array: Array, depth: int) -> Any:
+        return [unstacked(one, depth - 1) for one in array] if depth else array
+
+    return {one.name: unstacked(values[one.name], len(one.stack)) for one in graph.weights}
+
+
+def model(made: Program, dtype: str = "float64", threads: int | None = 1, seed: int = 0) -> Any:
+    """The generated model with the weights of `weight_values`."""
+    graph = made.compiled.formula
+    return module(made.source)["Model"](nested(graph, weight_values(graph, seed)), dtype=dtype, threads=threads)
+
+
+MASK = np.array([[1] * 9, [1] * 5 + [0] * 4, [0, 1, 0, 1, 1, 1, 0, 0, 0], [0] * 9, [0] * 8 + [1]])
+
+
+def inputs(name: str, mask: Array = MASK, seed: int = 1) -> dict[str, Array]:
+    """Random inputs of a model of the zoo, padded as the mask says."""
+    draw = rng(seed)
+    if name in ("no_length", "similarities"):
+        return {"first": draw.normal(size=(len(mask), 12)), "second": draw.normal(size=(len(mask), 12))}
+    made: dict[str, Array] = {"input_ids": draw.integers(0, 20, mask.shape), "attention_mask": mask}
+    if name == "two":
+        made["decoder_input_ids"] = draw.integers(0, 20, (len(mask), 4))
+        made["decoder_attention_mask"] = mask[:, :4]
+    return made
+
+
+def reference_results(graph: Graph, given: Mapping[str, Any], seed: int = 0) -> dict[str, Array]:
+    """The results of a graph by the naive evaluator."""
+    return reference.run(graph, weight_values(graph, seed), given)
+
+
+def difference(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> float:
+    """The largest difference of any result, relative to its size; the names must be the same."""
+    assert list(found) == list(wanted)
+    worst = 0.0
+    for name, value in wanted.items():
+        assert found[name].shape == value.shape, f"{name} is {found[name].shape}, not {value.shape}"
+        size = max(1.0, float(np.abs(value[np.isfinite(value)]).max(initial=0.0)))
+        with np.errstate(invalid="ignore"):
+            gap = np.where(found[name] == value, 0.0, np.abs(found[name] - value))
+        assert not np.isnan(gap).any(), f"{name} is not a number where it should be, or the reverse"
+        worst = max(worst, float(gap.max(initial=0.0)) / size)
+    return worst
