@@ -430,10 +430,6 @@ def selected(scope: Scope, test: Tensor, value: Value, other: Value, expr: s.Nod
         return _bottomed(left, test.node)
     if value == -math.inf:
         return _bottomed(right, ir.apply("not", test.node))
-    if isinstance(expr, s.Cases) and expr.cases[0][1] is not None:
-        places: list[s.Node] = [expr.cases[0][1], *_branch_places(expr)]
-        for one, two in ((0, 1), (0, 2), (1, 2)):
-            _no_table(scope, [[test, left, right][n] for n in (one, two)], [places[one], places[two]], expr)
     asked = expr.cases[0][1] if isinstance(expr, s.Cases) else None
     sides = list(zip((test, left, right), (asked or expr, *_branch_places(expr)), strict=True))
     everything = {axis for one, _ in sides for axis in one.axes if scope.visible(axis)}

@@ -71,7 +71,7 @@ class Config:
         first = min(ring, key=lambda one: self._written(one).span.start)  # told once, wherever it is entered
         ring = [*ring[ring.index(first) :], *ring[: ring.index(first)]]
         notes = tuple(Note(self._written(one).span, "and back again here") for one in ring[1:4])
-        ways = " → ".join([*ring, first])
+        ways = " → ".join([*ring, first] if len(ring) < 6 else [*ring[:5], "…", first])
         return error(
             "C603",
             f"config goes in a circle: {ways}",

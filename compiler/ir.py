@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -540,7 +540,10 @@ class Weight:
 
 @dataclass(frozen=True)
 class Graph:
-    """What a stage hands to the next: named results over interned nodes, with inputs, weights and origins."""
+    """What a stage hands to the next: named results over interned nodes, with inputs, weights and origins.
+
+    `plan` names the passes that a backend carries out while it writes (how rows are packed, which memory is used again).
+    """
 
     name: str
     outputs: tuple[Output, ...]
@@ -548,6 +551,7 @@ class Graph:
     weights: tuple[Weight, ...]
     origins: Mapping[Node, Origin] = field(compare=False, repr=False)
     batch: Axis | None = None
+    plan: frozenset[str] = frozenset()
 
     @property
     def roots(self) -> tuple[Node, ...]:
@@ -567,7 +571,7 @@ class Graph:
 
         roots = transform(self.roots, change, moved)
         outputs = tuple(Output(o.name, r, o.axes) for o, r in zip(self.outputs, roots, strict=True))
-        return Graph(self.name, outputs, self.inputs, self.weights, origins, self.batch)
+        return replace(self, outputs=outputs, origins=origins)
 
     def networkx(self) -> Any:
         """The graph as a networkx.DiGraph: nodes keyed by number, with the attributes op, label, axes and body."""

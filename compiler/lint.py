@@ -200,7 +200,7 @@ def _too_deep(entry: Entry) -> Diagnostic:
         "U705",
         f"calls are nested more than {MAX_DEPTH} deep",
         entry.definition.name.span,
-        because=(f"`{entry.name}` calls what calls what … and so on",),
+        because=(f"`{entry.name}` calls a formula that calls a formula, and so on",),
         help="Write a repeated step as a recurrence: x[0] = …, then x[l + 1] = f(x[l]).",
     )
 

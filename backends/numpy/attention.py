@@ -100,7 +100,9 @@ def _function(writer: PackedWriter, one: Node, axis: Axis, heads: tuple[Axis, ..
     dims = tuple(a for a in dims if a in one.axes or a in heads and wish == "bias")
     text = inner.fit(found, "", dims)
     sizes = [writer.size(a) for a in heads] if wish == "bias" else []
-    inner.write(f"return np.broadcast_to({text}, ({', '.join([*sizes, 'queries', 'keys'])}))")
+    shape = ", ".join([*sizes, "queries", "keys"])
+    flat = ".reshape(-1, queries, keys)" if len(sizes) > 1 else ""
+    inner.write(f"return np.broadcast_to({text}, ({shape})){flat}")
     return name
 
 

@@ -25,6 +25,7 @@ from .values import Unsupported
 from .writer import Writer
 
 ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs", "prepared")
+LAW = "token-wise work runs on packed rows, attention per example"
 PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "keep", "finished")
 
 
@@ -38,10 +39,14 @@ def emit(compiled: Compiled) -> str:
             help="Evaluate it with the reference, or compile the model that it uses.",
         )
     try:
+        if "unpad" not in graph.plan:
+            raise Unsupported("the pass was left out")
         parts = _packed(graph)
-        compiled.ledger.fired("schedule", "packed", "token-wise work runs on packed rows, attention per example")
+        compiled.ledger.fired("unpad", "packed", LAW)
+        for text, count in parts.memory.items():
+            compiled.ledger.fired("schedule", "memory", f"{count} {text}")
     except Unsupported as reason:
-        compiled.ledger.refused("schedule", "packed", "token-wise work runs on packed rows", str(reason))
+        compiled.ledger.refused("unpad", "packed", LAW, str(reason))
         try:
             parts = examples.write(graph)
         except Unsupported as fault:
@@ -54,6 +59,7 @@ class Written:
 
     def __init__(self, writer: Writer, prepare: list[str], call: list[str], body: list[str], needs: set[str]) -> None:
         self.writer, self.prepare, self.call, self.body, self.needs = writer, prepare, call, body, needs
+        self.memory: dict[str, int] = {}
 
 
 def _packed(graph: Graph) -> Written:
@@ -86,7 +92,9 @@ def _packed(graph: Graph) -> Written:
     body = _rows_function(graph, arguments, positions, writer.lines)
     prepare, needs = _prepare(graph, parameters)
     call = ["    " * 2 + line if line else "" for line in border_text.packed_call(graph, arguments, _mask(graph), positions)]
-    return Written(writer, prepare, call, body, writer.used | needs | set(PACKED))
+    made = Written(writer, prepare, call, body, writer.used | needs | set(PACKED))
+    made.memory = writer.memory()
+    return made
 
 
 def compiled_class(graph: Graph) -> str:

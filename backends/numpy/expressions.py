@@ -58,9 +58,11 @@ REDUCTIONS = {
 """Each reduction over all entries; those over a condition are the kernel reduce_where."""
 
 
-def scalar(fn: str, texts: Sequence[str]) -> tuple[str, bool, tuple[str, ...]]:
+def scalar(fn: str, texts: Sequence[str], wide: bool = True) -> tuple[str, bool, tuple[str, ...]]:
     """The text of a scalar function, whether it needs no parentheses, and the kernels it calls."""
     text, atom, needs = SCALAR[fn]
+    if fn == "^" and not wide:  # already in the model's type, which is kept
+        text = "np.power({0}, {1})"
     return text.format(*texts), atom, needs
 
 

@@ -21,7 +21,7 @@ from .parameters import Parameters
 from .values import Unsupported, Value, aligned, transposed
 from .writer import Writer
 
-VIEWS = ("rename", "split", "merge", "pick", "state", "carry")
+VIEWS = ("rename", "split", "merge", "pick", "state", "carry", "random")
 
 
 class PackedWriter(Writer):
@@ -31,6 +31,7 @@ class PackedWriter(Writer):
         super().__init__(graph, names, parameters, batch)
         self.buffers = Buffers()
         self._deferred = _relations(graph)
+        self._rooms = self._overwrites = 0
         self._final: dict[Node, tuple[str, list[Node]]] = {}
         self.last: dict[Node, int] = {}
         self.place: dict[Node, int] = {}
@@ -105,14 +106,37 @@ class PackedWriter(Writer):
     def _size(self, one: Node) -> Value:
         return Value("lengths", "examples", (), wide=True)
 
+    def _widen(self, one: Node) -> Value:
+        """Along the batch or a length: the same entry for each example, or for each of its rows."""
+        if not one["axis"].ragged:
+            return super()._widen(one)
+        value, (lead, _) = self.value(one.args[0]), self.shape(one)
+        if value.lead == lead:
+            return value
+        text = self.fit(value, lead, value.dims)
+        if not value.lead:
+            text = f"np.broadcast_to({text}, ({', '.join(self.lead_sizes(lead) + [self.size(a) for a in value.dims])},))"
+        return Value(text, lead, value.dims, wide=value.wide)
+
     # ------------------------------------------------------------------------------------------------- scratch
 
-    def room(self, one: Node, shape: str) -> tuple[str, str]:
+    def room(self, one: Node, shape: str) -> tuple[str | None, str]:
         """A scratch buffer for a value, and the text that gives it."""
+        if "schedule" not in self.graph.plan:
+            return None, f"np.empty(({shape}), {self.dtype})"
+        self._rooms += 1
         preferred = self.preferred.get(one)
         name = self.buffers.take(self.last.get(one, self.here), preferred, self._wanted)
         self.need("scratch")
         return name, f'scratch("{name}", ({shape}), {self.dtype})'
+
+    def memory(self) -> dict[str, int]:
+        """What the schedule saved, for the ledger."""
+        told = {
+            f"large values lie in {len(self.buffers.known)} buffers": self._rooms,
+            "kernels write over their argument": self._overwrites,
+        }
+        return {text: count for text, count in told.items() if count}
 
     def _dies(self, arg: Node) -> bool:
         return self.last.get(arg, self.here) <= self.here
@@ -120,9 +144,10 @@ class PackedWriter(Writer):
     def writable(self, one: Node, arg: Node, value: Value) -> Value:
         """A value that may be overwritten: the argument itself if this is its last reader, else a copy."""
         own = value.buffer is not None and self._dies(arg) and self.buffers.held.get(value.buffer, -1) <= self.here
-        whole = value.text.isidentifier() and arg.op not in ("pick", "state", "carry", "rename")
+        whole = value.text.isidentifier() and arg.op not in VIEWS
         if own and (whole or arg.op in ("state", "carry")) and value.buffer is not None:
             self.buffers.pass_on(value.buffer, self.last.get(one, self.here))
+            self._overwrites += 1
             return value
         if value.buffer is None and value.owned and (self._dies(arg) or not value.text.isidentifier()):
             return value
@@ -215,7 +240,7 @@ class PackedWriter(Writer):
 
     def _linear(self, one: Node, product: Node, bias: Node | None) -> Value | None:
         layouts = self._layouts(product)
-        if layouts is None or self.parameters is None:
+        if layouts is None or self.parameters is None or not self.hoisted(product.args[1]):
             return None
         over, outs = layouts
         if bias is not None and not set(bias.axes) <= set(outs):
@@ -454,7 +479,7 @@ class PackedWriter(Writer):
             self.buffers.pass_on(first.buffer, 10**9)
             return Value(first.text, first.lead, first.dims, buffer=first.buffer)
         name = self.names.fresh(name)
-        if one["slots"] > 1 or first.lead == "" or len(first.dims) != 1 or self._is_kept(one, slot):
+        if "schedule" not in self.graph.plan or one["slots"] > 1 or first.lead == "" or len(first.dims) != 1 or self._is_kept(one, slot):
             self.write(f"{name} = np.array({first.text}, {self.dtype})")
             return Value(name, first.lead, first.dims)
         buffer = self.buffers.take(10**9)

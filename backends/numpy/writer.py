@@ -203,7 +203,7 @@ class Writer:
             text = self.fit(value, lead, dims)
             narrow = one.kind != "bool" and not wide and value.wide and arg.kind != "bool" and not value.number
             texts.append(f"{text}.astype({self.dtype})" if narrow else text)
-        made, atom, needs = expressions.scalar(one["fn"], texts)
+        made, atom, needs = expressions.scalar(one["fn"], texts, wide)
         self.need(*needs)
         plain = all(value.number for value in values)
         return Value(made, lead, dims, atom, owned=True, wide=wide, number=plain)
@@ -237,6 +237,8 @@ class Writer:
 
     def _widen(self, one: Node) -> Value:
         value = self.value(one.args[0])
+        if one["axis"] == self.batch:  # each example has it
+            return value
         dims = (*value.dims, one["axis"])
         sizes = ", ".join(self.lead_sizes(value.lead) + [self.size(axis) for axis in dims])
         inner = aligned(value, value.lead, dims) if value.dims or value.lead else value.text
@@ -433,6 +435,8 @@ class Writer:
         return Value(f"{self.histories[made['loop'], one['slot']]}[{number_.text}{shift}]", like.lead, like.dims)
 
     def _random(self, one: Node) -> Value:
+        if one["draw"] == "dropout":  # a module is for inference
+            return self.value(one.args[0])
         raise Unsupported("a random draw")
 
 

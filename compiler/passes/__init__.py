@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..pipeline import Pass
 from . import fold_scales, fuse, merge_projections, recognise, simplify
+from .planned import planned
 
 PASSES: tuple[Pass, ...] = (
     Pass(
@@ -35,5 +36,17 @@ PASSES: tuple[Pass, ...] = (
         "bias and residual are added inside the norm or activation that reads them",
         "last: it hides sums from passes that look for them",
         fuse.run,
+    ),
+    Pass(
+        "unpad",
+        "token-wise work on the packed real tokens of many examples, attention per example",
+        "carried out by the backend, on the graph as all others leave it",
+        planned("unpad"),
+    ),
+    Pass(
+        "schedule",
+        "order of the lines, memory used again, in-place where the argument is dead",
+        "carried out by the backend, last of all",
+        planned("schedule"),
     ),
 )

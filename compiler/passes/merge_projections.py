@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .. import ir
 from ..ir import Axis, Graph, Node, Origin
@@ -16,7 +17,7 @@ from ..ledger import Ledger
 from ..rules.algebra import is_map
 from ..rules.rule import Context
 from .fold_scales import is_product
-from .parameters import is_parameter
+from .parameters import is_parameter, stack_picks
 from .substitute import substitute
 
 LAW = "x @ W_1, x @ W_2, … = x @ [W_1; W_2; …]"
@@ -59,7 +60,8 @@ def _together(graph: Graph, group: list[Projection]) -> Origin:
 
 
 def _groups(graph: Graph, context: Context) -> Iterable[list[Projection]]:
-    found: dict[tuple[Node, frozenset[Axis]], list[Projection]] = {}
+    stacks = {weight.name: weight.stack for weight in graph.weights}
+    found: dict[tuple[Any, ...], list[Projection]] = {}
     nodes = graph.nodes()
     readers: dict[Node, list[Node]] = {}
     for one in nodes:
@@ -67,7 +69,9 @@ def _groups(graph: Graph, context: Context) -> Iterable[list[Projection]]:
             readers.setdefault(arg, []).append(one)
     for one in nodes:
         if is_product(one):
-            key = (one.args[0], frozenset(one["over"]))
+            picks = stack_picks(one.args[1], stacks)
+            chosen = one if picks is None else frozenset(picks.items())  # weights of one layer only
+            key = (one.args[0], frozenset(one["over"]), chosen)
             found.setdefault(key, []).append(_projection(one, readers.get(one, []), context))
     return [group for group in found.values() if len(group) > 1]
 

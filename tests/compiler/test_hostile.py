@@ -52,10 +52,10 @@ def many_definitions(count: int) -> str:
 
 
 BOUNDED = {
-    "deeply nested calls": nested_calls(120),
+    "deeply nested calls": nested_calls(90),
     "a sum of many terms": "f(x) = " + " + ".join(["x"] * 4000) + "\n",
     "a product of many factors": "f(x) = " + " * ".join(["x"] * 4000) + "\n",
-    "a very long line": "f(x) = x " + "+ 1 " * 50_000 + "\n",
+    "a very long line": "f(x) = x " + "+ 1 " * 10_000 + "\n",
     "many definitions": many_definitions(2000),
     "many parts": chain_of_parts(2000, backwards=False),
     "many parts, last first": chain_of_parts(1000, backwards=True),
