@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -19,8 +19,13 @@ def parts(root: Any) -> Iterator[Any]:
             stack.extend(reversed(one))
         elif isinstance(one, s.Node):
             yield one
-            stack.extend(getattr(one, f.name) for f in reversed(fields(one)) if f.name not in ("span", "sign"))
-    assert is_dataclass(s.Node)
+            stack.extend(getattr(one, name) for name in _inner(type(one)))
+
+
+@lru_cache(maxsize=None)
+def _inner(kind: type[s.Node]) -> tuple[str, ...]:
+    """The fields that may hold other objects, last first."""
+    return tuple(f.name for f in reversed(fields(kind)) if f.name not in ("span", "sign"))
 
 
 def names_in(root: Any) -> Iterator[s.Name]:

@@ -28,6 +28,42 @@ INNER = re.compile(
 )
 
 
+# Advice that can be followed as it stands: what to replace by what. The mended spec is right.
+MENDED = {
+    "attention_forgotten_key": [("K, V)", "K[seq → key], V[seq → key])")],
+    "softmax_without_axis": [("softmax(", "softmax[key](")],
+    "bare_at_two_axes": [("P @ V", "P @[key] V")],
+    "contract_unknown_axis": [("d_k", "dk")],
+    "similarity_without_axis": [("|u| * |v|", "‖u‖[d] * ‖v‖[d]")],
+    "result_renamed_axis": [("= x", "= x[seq → key]")],
+    "result_missing_axis": [("= x", "= x[→ head]")],
+    "mean_over_lifted": [("u[d]", "u[seq, d]")],
+    "map_lacks_axis": [("x @ W_2", "x @ W_2ᵀ"), ("→ [seq, d]", "→ [seq, ffn]"), ("x[seq, d]", "x[seq, d]")],
+    "map_axis_twice": [("x @ W", "x[head → head'] @ W"), ("→ [head, d]", "→ [head', head]")],
+    "map_square_table": [("[d, d]", "[d → d]")],
+    "past_the_end": [("seq = t + 1", "seq = t + 1 else 0")],
+    "before_the_start": [("sum[t: seq]", "sum[t: seq if t - 1 ≥ 0]")],
+    "state_changes_axes": [("h[0] = x", "h[0] = x[→ stream]")],
+    "shared_instance_indexed": [("layer : Layer", "layer[layers] : Layer")],
+    "recurrence_wrong_step": [("l + 2", "l + 1")],
+    "recurrence_unknown_state": [("h[layers + 1]", "h[layers]")],
+    "unknown_function_to_import": [("config", "from functions import layer_norm\n\nconfig"), ("layernorm", "layer_norm")],
+    "concat_without_axis": [("[u; v]", "[u; v][d → pair]"), ("f(", "config\n    d = 3\n\nf(")],
+    "concat_no_part_has_axis": [("e → pair", "d → pair")],
+    "table_without_declaration": [("= x * y", "= t\n    where t[seq, key] = x * y")],
+    "index_formula_axis_missing": [("causal else", "causal[j = other] else")],
+    "forgotten_rename_diagonal": [("K = x", "K = x[seq → key]"), ("V = x", "V = x[seq → key]")],
+    "rename_many_to_many": [("[a b → c e]", "[a b → both][both → c e]")],
+    "index_not_seen": [("x[d]", "x[seq, d]"), ("→ [d]", "→ [seq, d]")],
+    "truth_as_number": [("sum[seq](x > 0)", "count[seq](x > 0)")],
+    "condition_if_number": [("x + 1", "x + 1 ≠ 0")],
+    "library_call_wrong_axis": [("nll[label]", "nll[v = vocab]")],
+    "call_of_value": [("z(y)", "z * y")],
+    "size_not_whole": [("770", "768")],
+    "reduction_without_axis": [("sum(", "sum[key](")],
+}
+
+
 def found(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Diagnostic]:
     """All that a check says, under the file's bare name."""
     monkeypatch.chdir(FOLDER)
@@ -83,3 +119,13 @@ def test_one_mistake_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever needs a wrong value stays silent."""
     many = {name: [d.code for d in found(name, monkeypatch)] for name in NAMES if not name.startswith("several")}
     assert {name: codes for name, codes in many.items() if len(codes) > 1} == {}
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_advice_can_be_followed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FOLDER)
+    text = Path(f"{name}.formula").read_text("utf-8")
+    for old, new in MENDED[name]:
+        assert old in text
+        text = text.replace(old, new)
+    assert check(text) == []

@@ -8,7 +8,6 @@ literals that backends/limits.py makes of a graph:
     limits   ((name, table, limit), …)   ids below the limit; the name "position" also limits lengths
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,6 +55,8 @@ def check_names(given: Sequence[str], known: Sequence[str], needed: Sequence[str
     """No unknown input, and none missing."""
     for name in given:
         if name not in known:
+            import difflib  # only a mistake needs it
+
             near = difflib.get_close_matches(name, known, n=1)
             advice = f"did you mean {near[0]}? It" if near else "it"
             raise ValueError(f"there is no input {name!r}: {advice} takes {', '.join(known)}")

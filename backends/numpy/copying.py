@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 
@@ -11,10 +12,20 @@ FILES = ("kernels", "dense", "border", "results", "weights")
 """The files of this folder that hold run-time functions, in the order in which they are copied."""
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A top-level name of the library: its place, its text, the names in it, and whether only types need it."""
+
+    place: int
+    text: str
+    mentions: frozenset[str]
+    is_type: bool
+
+
 @lru_cache(maxsize=1)
-def _library() -> tuple[dict[str, tuple[int, str, frozenset[str]]], dict[str, str]]:
-    """Each top-level name: its place, its text and the names in it; and each imported name with its import line."""
-    found: dict[str, tuple[int, str, frozenset[str]]] = {}
+def _library() -> tuple[dict[str, Piece], dict[str, str]]:
+    """Each top-level name with its piece; and each imported name with its import line."""
+    found: dict[str, Piece] = {}
     imports: dict[str, str] = {}
     place = 0
     for file in FILES:
@@ -27,7 +38,8 @@ def _library() -> tuple[dict[str, tuple[int, str, frozenset[str]]], dict[str, st
             for name in _defined(part):
                 first = min([part.lineno, *(d.lineno for d in getattr(part, "decorator_list", []))])
                 names = frozenset(n.id for n in ast.walk(part) if isinstance(n, ast.Name))
-                found[name] = (place, "\n".join(lines[first - 1 : part.end_lineno]), names)
+                is_type = isinstance(part, ast.Assign) and not name.isupper()
+                found[name] = Piece(place, "\n".join(lines[first - 1 : part.end_lineno]), names, is_type)
                 place += 1
     return found, imports
 
@@ -59,27 +71,70 @@ def names() -> frozenset[str]:
     return frozenset((*found, *imports))
 
 
-def copied(wanted: Iterable[str], mentioned: Iterable[str] = ()) -> tuple[list[str], list[str]]:
-    """(import lines, texts) for the wanted names and all that they mention, in the library's order."""
+@dataclass(frozen=True)
+class Copied:
+    """Texts for a standalone module: import lines, those that only types need, type aliases, functions and constants."""
+
+    imports: list[str]
+    type_imports: list[str]
+    types: list[str]
+    texts: list[str]
+
+
+def copied(wanted: Iterable[str], typed: Iterable[str] = ()) -> Copied:
+    """The wanted names and all that they mention, in the library's order; `typed` are names in the module's own types.
+
+    Annotations are never evaluated in a generated module, so what they alone name costs nothing at its start.
+    """
     found, imports = _library()
+    chosen = _closure(wanted, found)
+    functions = sorted((found[n] for n in chosen if not found[n].is_type), key=lambda piece: piece.place)
+    aliases = sorted((found[n] for n in chosen if found[n].is_type), key=lambda piece: piece.place)
+    running = {name for piece in functions for name in _evaluated(piece.text)}
+    annotating = {name for piece in (*functions, *aliases) for name in piece.mentions} | set(typed)
+    lines = {imports[name] for name in running if name in imports} | {"import numpy as np"}
+    others = {imports[name] for name in annotating if name in imports} - lines
+    return Copied(
+        _sorted(lines), _sorted(others), [piece.text for piece in aliases], [piece.text for piece in functions]
+    )
+
+
+def _closure(wanted: Iterable[str], found: dict[str, Piece]) -> set[str]:
     chosen: set[str] = set()
-    lines: set[str] = {imports[name] for name in mentioned if name in imports}
     stack = list(wanted)
     while stack:
         name = stack.pop()
-        if name in chosen:
-            continue
-        chosen.add(name)
-        for inner in found[name][2]:
-            if inner in found:
-                stack.append(inner)
-            elif inner in imports:
-                lines.add(imports[inner])
-    texts = [found[name][1] for name in sorted(chosen, key=lambda n: found[n][0])]
+        if name not in chosen:
+            chosen.add(name)
+            stack.extend(inner for inner in found[name].mentions if inner in found)
+    return chosen
+
+
+@lru_cache(maxsize=512)
+def _evaluated(text: str) -> frozenset[str]:
+    """The names of a text that Python looks up when it runs, annotations left out."""
+    names: set[str] = set()
+    stack: list[ast.AST] = [ast.parse(text)]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, ast.Name):
+            names.add(part.id)
+        for field, value in ast.iter_fields(part):
+            if field in ("annotation", "returns"):
+                continue
+            stack.extend(v for v in (value if isinstance(value, list) else [value]) if isinstance(v, ast.AST))
+    return frozenset(names)
+
+
+def _sorted(lines: Iterable[str]) -> list[str]:
+    """Import lines as one would write them: the standard library, then numpy."""
+    lines = list(lines)
     plain = sorted(line for line in lines if line.startswith("import ") and "numpy" not in line)
     named = _grouped(line for line in lines if line.startswith("from ") and "numpy" not in line)
-    own = ["import numpy as np", *_grouped(line for line in lines if line.startswith("from numpy"))]
-    return [*plain, *named, "", *own], texts
+    own = sorted(line for line in lines if line.startswith("import ") and "numpy" in line)
+    own += _grouped(line for line in lines if line.startswith("from numpy"))
+    first = [*plain, *named]
+    return [*first, *([""] if first and own else []), *own]
 
 
 def _grouped(lines: Iterable[str]) -> list[str]:

@@ -143,7 +143,7 @@ def _prepare(graph: Graph, parameters: Parameters) -> tuple[list[str], set[str]]
 def _fill(compiled: Compiled, parts: Any) -> str:
     graph, formula = compiled.graph, compiled.formula
     name = compiled_class(graph)
-    imports, kernels = copying.copied((*ALWAYS, *parts.needs), ("Any", "NDArray", "Path", "Sequence"))
+    library = copying.copied((*ALWAYS, *parts.needs), ("Any", "NDArray", "Path", "Sequence"))
     template = Environment(
         loader=PackageLoader("transformula.backends.numpy"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     ).get_template("module.py.j2")
@@ -161,7 +161,9 @@ def _fill(compiled: Compiled, parts: Any) -> str:
             f'    model = {name}.load("folder with model.safetensors")',
             f'    model({", ".join(f"{i.name}=…" for i in graph.inputs if i.required)})["{graph.outputs[0].name}"]',
         ],
-        imports=imports,
+        imports=library.imports,
+        type_imports=library.type_imports,
+        types=library.types,
         inputs=repr(input_rows(formula)),
         masks=repr(mask_rows(formula)),
         limits=repr(limit_rows(formula)),
@@ -177,7 +179,7 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         given=[f'    "{n}": {n},' for n in [*(i.name for i in graph.inputs), *extra]],
         call=parts.call,
         body=parts.body,
-        kernels=kernels,
+        kernels=library.texts,
     )
     return _tidy(text)
 

@@ -16,9 +16,7 @@ import mmap
 import os
 import sys
 import threading
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -712,6 +710,8 @@ def run_parallel(
     if len(parts) <= 1 or blas_threads() is None:
         return [function(part) for part in parts]
     workers = min(workers, len(parts))
+    from concurrent.futures import ThreadPoolExecutor  # here, since a single text does without
+
     with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         return list(pool.map(function, parts))
 
@@ -833,5 +833,7 @@ def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
             if isinstance(archive, np.ndarray):
                 raise ValueError("one array, not an archive")
             return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:
+        if type(error).__name__ not in ("ValueError", "EOFError", "BadZipFile"):  # zipfile is not imported for a name
+            raise
         raise ValueError(f"{path}: {error}") from None
