@@ -27,10 +27,8 @@ def mask_rows(graph: Graph) -> tuple[MaskRow, ...]:
     for mask, place in MASKS.items():
         if place < len(names):
             length = names[place]
-            masked = next(
-                one.name for one in graph.inputs if any(str(axis.size) == length for axis in one.axes)
-            )
-            found.append((mask, masked))
+            masked = [one for one in graph.inputs if any(str(axis.size) == length for axis in one.axes)]
+            found.append((mask, next((one for one in masked if one.required), masked[0]).name))
     return tuple(found)
 
 
@@ -55,6 +53,15 @@ def limit_rows(graph: Graph) -> tuple[LimitRow, ...]:
     if not any(name == "position" for name, _, _ in found) and any(one.op == "position" for one in nodes):
         found["position", "", 1 << 40] = None  # position_ids are an input all the same
     return tuple(found)
+
+
+def checked_picks(graph: Graph) -> set[Node]:
+    """The picks from tables whose numbers the border has checked: their rows exist."""
+    nodes = list(walk_all(graph.roots))
+    guarded = {arg for one in nodes if one.op == "map" and one["fn"] == "where" for arg in one.args[1:]}
+    picks = [one for one in nodes if one.op == "pick" and one.args[0].op == "weight" and one not in guarded]
+    sources = {one: [_source(place) for place in one.args[1:]] for one in picks}
+    return {one for one in picks if all(source is not None and source[1] >= 0 for source in sources[one])}
 
 
 def _source(place: Node) -> tuple[str, int] | None:

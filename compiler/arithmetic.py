@@ -60,7 +60,10 @@ def static(
         return _static(fn, left, right)
     except (OverflowError, ValueError, ZeroDivisionError):
         raise scope.fail(
-            "C611", f"`{_text(expr)}` has no value", expr.span, because=(f"it is {_number(left)} {fn} {_number(right)}",)
+            "C611",
+            f"`{_text(expr)}` has no value",
+            expr.span,
+            because=(f"it is {_number(left)} {fn} {_number(right)}",),
         ) from None
 
 
@@ -151,7 +154,9 @@ def unary(scope: Scope, op: str, value: Value, expr: s.Node) -> Value:
 
 def _static_unary(scope: Scope, op: str, value: Fraction | float, expr: s.Node) -> Static:
     if op == "not":
-        raise scope.fail("M504", "`not` needs a truth value, not a number", expr.span)
+        raise scope.fail(
+            "M504", "`not` needs a truth value, not a number", expr.span, help=f"Compare it with something: {_text(expr)} ≠ 0."
+        )
     if op == "neg":
         return -value
     if op == "abs":
@@ -433,8 +438,9 @@ def selected(scope: Scope, test: Tensor, value: Value, other: Value, expr: s.Nod
     asked = expr.cases[0][1] if isinstance(expr, s.Cases) else None
     sides = list(zip((test, left, right), (asked or expr, *_branch_places(expr)), strict=True))
     everything = {axis for one, _ in sides for axis in one.axes if scope.visible(axis)}
-    for one, two in combinations(sides, 2) if not any(everything <= set(one.axes) for one, _ in sides) else ():
-        _no_table(scope, [one[0], two[0]], [one[1], two[1]], expr)
+    pairs = () if any(everything <= set(side.axes) for side, _ in sides) else combinations(sides, 2)
+    for (first, here), (second, there) in pairs:
+        _no_table(scope, [first, second], [here, there], expr)
     check_extents(scope, [test, left, right], expr)
     made = ir.where(test.node, left.node, right.node)
     bottom = _branches(test.node, left.bottom, right.bottom)

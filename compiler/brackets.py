@@ -99,7 +99,7 @@ def _positional(
             f"`{base.entry.name}` has no axis left to bind `{axis.name}` to",
             item.span,
             notes=(Note(definition.name.span, "defined here"),),
-            help=f"It goes over {wording.count(len(heads), 'axis').replace('axiss', 'axes')}: {base.entry.name}[{', '.join(heads)}]."
+            help=f"It goes over {'one axis' if len(heads) == 1 else f'{len(heads)} axes'}: {base.entry.name}[{', '.join(heads)}]."
             if heads
             else f"It goes over no axis: write {base.entry.name}(…).",
         )
@@ -434,9 +434,7 @@ def _past_the_end(scope: Scope, axis: Axis, number: Node, item: s.EqualItem) -> 
 def _inside_advice(item: s.EqualItem, index: str, step: int) -> str:
     place, axis = item.value.span.text, item.axis.name
     inside = f"{place} < {axis}" if step > 0 else f"{place} ≥ 0"
-    return (
-        f"Say what is there: […, {axis} = {place} else 0], or stay inside: sum[{index}: {axis} if {inside}](…)."
-    ).replace("[…, ", "[")
+    return f"Say what is there: [{axis} = {place} else 0], or stay inside: sum[{index}: {axis} if {inside}](…)."
 
 
 def _picked_map(scope: Scope, map_: MapAxes, at: dict[Axis, Node], expr: s.Select) -> MapAxes | None:
@@ -457,13 +455,12 @@ def _renamed(scope: Scope, made: Tensor, item: s.RenameItem, expr: s.Select) -> 
         return _split(scope, made, old[0], item)
     if len(item.new) == 1:
         return _merge(scope, made, old, item)
+    before, after = (" ".join(name.name for name in names) for names in (item.old, item.new))
     raise scope.fail(
         "A121",
         "rename one axis, split one into several, or merge several into one",
         item.span,
-        help=f"Two steps do both: […{' '.join(n.name for n in item.old)} → both][both → {' '.join(n.name for n in item.new)}].".replace(
-            "[…", "["
-        ),
+        help=f"Two steps do both: [{before} → both][both → {after}].",
     )
 
 
@@ -499,7 +496,10 @@ def _other_size(scope: Scope, name: s.Name, old: Axis, new: Axis, item: s.Rename
     first, second = wording.size(old), wording.size(new)
     if first == second:
         told = f"`{scope.label(old)}` and `{name.name}` come in separately, and nothing says that they are equally long"
-        advice = f"If they are the same entries, declare them with one name; else choose a new name: [{scope.label(old)} → {name.name}']."
+        advice = (
+            "If they are the same entries, declare them with one name; "
+            f"else choose a new name: [{scope.label(old)} → {name.name}']."
+        )
     else:
         told = f"`{scope.label(old)}` is {first} and `{name.name}` is {second}"
         advice = f"Choose an axis of the same size, or a new name: [{scope.label(old)} → {name.name}']."
@@ -566,7 +566,7 @@ def _does_not_split(
     if len(unknown) > 1:
         return scope.fail(
             "C612",
-            f"the sizes of {wording.listed(unknown)} are not known, and `{scope.label(old)}` = {whole} gives only one of them",
+            f"the sizes of {wording.listed(unknown)} are not known, and `{scope.label(old)}` = {whole} gives only one",
             item.span,
             help=f"Give all but one in config, like {unknown[0]} = 2.",
         )
@@ -594,7 +594,7 @@ def _merge(scope: Scope, made: Tensor, old: list[Axis], item: s.RenameItem) -> T
             "C612",
             f"{told} merge into {whole}, but `{name.name}` is {wording.size(known)}",
             item.span,
-            help=f"Choose a new name for the merged axis, or change a size in config.",
+            help="Choose a new name for the merged axis, or change a size in config.",
         )
     into = known or Axis(name.name, whole)
     if into in made.axes and into not in old:
@@ -638,7 +638,8 @@ def joined(scope: Scope, base: s.Concat, expr: s.Select) -> Tensor:
             f"no part has an axis `{item.old[0].name}`",
             item.old[0].span,
             because=wording.sides(scope, parts, base.parts),
-            help=scope.suggest(item.old[0].name, have) or f"Write {_text(base)}[{have[0] if have else ''} → {item.new[0].name}].",
+            help=scope.suggest(item.old[0].name, have)
+            or f"Write {_text(base)}[{have[0] if have else ''} → {item.new[0].name}].",
         )
     if item.old and item.old[0].name == item.new[0].name and any(a is not None for a in along):
         raise scope.fail(

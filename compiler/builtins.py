@@ -88,11 +88,12 @@ def call(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Valu
 def count(scope: Scope, name: str, args: Sequence[s.Arg], wanted: int, expr: s.Call) -> None:
     """An error unless there are as many arguments as wanted."""
     if len(args) != wanted:
+        plain = f"{name}[axis](x)" if name in ops.REDUCTIONS else f"{name}(x)"
         raise scope.fail(
             "N221",
             f"{name} takes {wording.count(wanted, 'argument')}, not {len(args)}",
             wording.brackets_of(expr),
-            help=f"It is written {SIGNATURES.get(name, f'{name}[axis](x)' if name in ops.REDUCTIONS else f'{name}(x)')}.",
+            help=f"It is written {SIGNATURES.get(name, plain)}.",
         )
 
 
@@ -108,9 +109,10 @@ def _place(scope: Scope, name: str, args: Sequence[s.Arg], expr: s.Call) -> Tens
         )
     found = scope.axis(axis.name)
     if found is None:
+        here = scope.entry.definition.kind if scope.entry else "text"
         raise scope.fail(
             "A110",
-            f"`{name}({axis.name})`: this {scope.entry.definition.kind if scope.entry else 'text'} does not see `{axis.name}`",
+            f"`{name}({axis.name})`: this {here} does not see `{axis.name}`",
             axis.span,
             notes=_declared_without(scope, axis.name),
             help=scope.suggest(axis.name, scope.known_axes())
@@ -132,8 +134,8 @@ def _declared_without(scope: Scope, axis: str) -> tuple[Note, ...]:
 def _reduce(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Tensor:
     count(scope, fn.name, args, 1, expr)
     inner = scope
-    if fn.index:
-        inner = scope.child()
+    if fn.index or fn.restrict:
+        inner = scope.child(guarded=True if fn.restrict else None)
         for name, axis in fn.index:
             inner.values[name] = Tensor(ir.index(axis))
     made = expressions.tensor(inner, expressions.lower(inner, args[0].value), args[0].value)
@@ -200,7 +202,11 @@ def _which(scope: Scope, name: str, made: Tensor, expr: s.Call) -> Exception:
     if name in ("max", "min"):
         advice += f" (For the larger of two values write {name}(a, b).)"
     return scope.fail(
-        "A102", f"{name} over which axis?", expr.function.span, because=(f"the argument has {scope.show(made.axes)}",), help=advice
+        "A102",
+        f"{name} over which axis?",
+        expr.function.span,
+        because=(f"the argument has {scope.show(made.axes)}",),
+        help=advice,
     )
 
 

@@ -23,7 +23,7 @@ from . import arithmetic, builtins, expressions, ir, wording
 from .config import Config
 from .ir import Axis
 from .modules import Entry
-from .names import mentioned
+from .names import declared_names, mentioned
 from .scope import Callee, Scope
 from .values import (
     Builtin,
@@ -137,7 +137,8 @@ def call_formula(scope: Scope, fn: Formula, args: Sequence[s.Arg], expr: s.Call)
             f"`{fn.entry.name}` takes no arguments",
             wording.brackets_of(expr),
             notes=(Note(definition.name.span, "defined here"),),
-            help=f"It is given entry by entry: write {fn.entry.name} alone, or {fn.entry.name}[{bound}] to say its axes.",
+            help=f"It is given entry by entry: write {fn.entry.name} alone, "
+            f"or {fn.entry.name}[{bound}] to say its axes.",
         )
     if definition.kind != "formula" and (definition.body.weights or definition.body.uses):
         raise scope.fail(
@@ -236,7 +237,7 @@ def instance_config(fn: Instance) -> tuple[Config, dict[str, tuple[s.Node, Value
                 "U707",
                 "a declaration gives arguments by name",
                 arg.span,
-                help=f"Write name = {arg.span.text}; {fn.entry.name} has the parameters {told}, and config has the rest.",
+                help=f"Write name = {arg.span.text}; {fn.entry.name} has the parameters {told}, config has the rest.",
             )
         value = expressions.lower_raw(owner, arg.value)
         if arg.name in params:
@@ -260,7 +261,7 @@ def instance_config(fn: Instance) -> tuple[Config, dict[str, tuple[s.Node, Value
 def member(scope: Scope, base: Instance, expr: s.Member) -> Value:
     """instance.W or instance.part: reaches a weight (tied heads) or an inner instance."""
     body = base.entry.definition.body
-    known = [n.name for d in (*body.weights, *body.uses) for n in d.names]
+    known = [name.name for name in declared_names(body)]
     if expr.name not in known:
         raise scope.fail(
             "N207",
@@ -752,7 +753,7 @@ def index_formula(scope: Scope, fn: Formula, span: Span) -> Tensor:
                 span,
                 because=(f"the axes here are {', '.join(scope.known_axes()) or 'none'}",),
                 notes=_head(going),
-                help=_say_which(going, one, wanted),
+                help=_say_which(going, one, str(wanted)),
             )
         if axis in inner.labels:
             new = scope.session.fresh_axis(one.axis.name, axis)

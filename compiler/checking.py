@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from ..grammar import syntax as s
@@ -20,7 +20,7 @@ from .ir import Axis, Length
 from .lint import lint
 from .lower import lower_entry
 from .modules import Entry, Module
-from .names import parts
+from .names import parts, renames
 from .scope import Scope, Session
 from .values import Opaque, Poisoned, Tensor
 
@@ -50,7 +50,8 @@ def check_module(module: Module, config: Config, trace: bool = False, found: Ite
     """All mistakes of the spec's own file; `found` are those that reading it brought."""
     session = Session(module, config)
     session.trace = [] if trace else None
-    config.lenient = sizes = []
+    sizes: list[Diagnostic] = []
+    config.lenient = sizes
     told = [*found, *lint(module, config)]
     told += _config(config)
     if not any(one.code == "U705" for one in told):  # definitions that call themselves cannot be followed
@@ -116,10 +117,8 @@ def _alone(entry: Entry, config: Config, own: Session) -> None:
     _stand_ins(scope, definition)
     scope.take(definition.body.where)
     for name in list(scope.equations):
-        try:
+        with suppress(Poisoned):
             scope.lookup(name)
-        except Poisoned:
-            pass
     calls.results(scope, definition)
 
 
@@ -172,7 +171,8 @@ def _stand_ins(scope: Scope, definition: s.Definition) -> None:
         if one.index is not None:
             scope.values[one.index.name] = Tensor(ir.index(scope.axes[one.axis.name]))
             scope.tables = True
-    called = {p.function.name for p in parts((definition.outputs, definition.body)) if isinstance(p, s.Call) and isinstance(p.function, s.Name)}
+    calling = (one.function for one in parts((definition.outputs, definition.body)) if isinstance(one, s.Call))
+    called = {one.name for one in calling if isinstance(one, s.Name)}
     for param in definition.params or ():
         if param.name in called:
             scope.values[param.name] = Opaque(param.name)
@@ -190,4 +190,7 @@ def _free_axis(definition: s.Definition, name: str, place: int) -> Axis:
         if isinstance(item, s.RenameItem) and len(item.old) != len(item.new) and item.old:
             if name in {n.name for n in (*item.old, *item.new)}:
                 return Axis(name, 5040 * (place + 1))
+    for item in renames(definition):  # x[seq → key]: key is as long as seq
+        if len(item.old) == len(item.new) == 1 and item.new[0].name == name:
+            return Axis(name, Length(item.old[0].name))
     return Axis(name, Length(name))

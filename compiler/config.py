@@ -34,7 +34,7 @@ class Config:
     overrides: Mapping[str, Value] = field(default_factory=dict)
     own_axes: Mapping[str, Axis] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
-    lenient: list[Diagnostic] | None = None  # while a file is checked: sizes that are none are told here, and work goes on
+    lenient: list[Diagnostic] | None = None  # while a file is checked, sizes that are none are told here
     _values: dict[str, Value] = field(default_factory=dict)
     _busy: list[str] = field(default_factory=list)
     _failed: dict[str, TransformulaError] = field(default_factory=dict)
@@ -127,11 +127,9 @@ class Config:
             )
         parts = list(dict.fromkeys(n.name for n in _names(option.value) if n.name in self))
         told = [f"{part} = {self.value(part)}" for part in parts if isinstance(self.value(part), Fraction)]
-        notes = tuple(
-            Note(self.module.options[p].span, self._given_note(self.module.options[p]) or f"{p} is {show(self.value(p))}")
-            for p in parts
-            if p in self.module.options
-        )
+        options = [self.module.options[p] for p in parts if p in self.module.options]
+        values = [f"{one.name.name} is {show(self.value(one.name.name))}" for one in options]
+        notes = tuple(Note(one.span, self._given_note(one) or told) for one, told in zip(options, values, strict=True))
         message = f"{name} = {float(value):.6g} is a size and must be a whole number"
         advice = f"Change one of {', '.join(parts)} so that the division has no remainder." if parts else ""
         because = [f"it is {option.value.span.text}, with {' and '.join(told)}"] if told else []
@@ -294,7 +292,7 @@ class Config:
 
 
 def _cut(value: Fraction) -> str:
-    return str(value) if value.denominator < 10**15 and abs(value) < 10**15 else f"{float(min(value, 10**300)):.3g}"
+    return str(value) if value.denominator < 10**15 and abs(value) < 10**15 else f"{float(min(value, Fraction(10**300))):.3g}"
 
 
 def _reach(given: Mapping[str, Any], key: tuple[str, ...]) -> tuple[bool, Any]:

@@ -20,7 +20,7 @@ def _mix(value: Array) -> Array:
     with np.errstate(over="ignore"):
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
+    return np.asarray(value ^ (value >> np.uint64(31)))
 
 
 def uniform(seed: int, site: str, shape: Sequence[int]) -> Array:

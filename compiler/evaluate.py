@@ -10,7 +10,6 @@ hidden. A reduction or contraction over a length, or over its owner, only sees v
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -341,7 +340,7 @@ def align(value: Array, axes: Sequence[Axis], target: Sequence[Axis]) -> Array:
 
 
 def _sum(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
-    return np.where(condition, value, 0.0).sum(axis=dims)
+    return np.asarray(np.where(condition, value, 0.0).sum(axis=dims))
 
 
 def _mean(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
@@ -351,7 +350,7 @@ def _mean(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
 
 def _argmax(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
     (dim,) = dims
-    return np.where(condition, value, -np.inf).argmax(axis=dim).astype(float)
+    return np.asarray(np.where(condition, value, -np.inf).argmax(axis=dim).astype(float))
 
 
 _REDUCE: dict[str, Callable[[Array, Array, tuple[int, ...]], Array]] = {
@@ -363,8 +362,6 @@ _REDUCE: dict[str, Callable[[Array, Array, tuple[int, ...]], Array]] = {
     "norm": lambda v, c, d: np.sqrt((np.where(c, v, 0.0) ** 2).sum(axis=d)),
     "argmax": _argmax,
     "count": lambda v, c, d: (np.asarray(v, bool) & c).sum(axis=d).astype(float),
-    "any": lambda v, c, d: (np.asarray(v, bool) & c).any(axis=d),
-    "all": lambda v, c, d: (np.asarray(v, bool) | ~c).all(axis=d),
+    "any": lambda v, c, d: np.asarray((np.asarray(v, bool) & c).any(axis=d)),
+    "all": lambda v, c, d: np.asarray((np.asarray(v, bool) | ~c).all(axis=d)),
 }
-
-assert set(_REDUCE) == set(ops.REDUCTIONS) and math.inf > 0

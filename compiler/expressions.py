@@ -126,7 +126,8 @@ def tensor(scope: Scope, value: Value, expr: s.Node) -> Tensor:
                 f"`{expr.span.text}` is one instance per {value.stack[0].name}: say which",
                 expr.span,
                 notes=(Note(value.decl.span, "declared here"),),
-                help=f"Write {expr.span.text}[l] inside `for l in {value.stack[0].name}:`, or {expr.span.text}[0] for the first.",
+                help=f"Write {expr.span.text}[l] inside `for l in {value.stack[0].name}:`, "
+                f"or {expr.span.text}[0] for the first.",
             )
         case Formula() if value.entry.definition.params is None:
             return tensor(scope, calls.index_formula(scope, value, expr.span), expr)
@@ -242,7 +243,8 @@ def _result_advice(extra: list[str], lacking: list[str], written: str) -> str:
     many = "them" if len(extra) > 1 else "it"
     if extra and not lacking:
         return (
-            f"Sum over {' and '.join(extra)}, consume {many} with a map [{' '.join(extra)} … → …], or declare {many} in the result."
+            f"Sum over {' and '.join(extra)}, consume {many} with a map [{' '.join(extra)} … → …], "
+            f"or declare {many} in the result."
         )
     if lacking and not extra:
         return (
@@ -250,7 +252,8 @@ def _result_advice(extra: list[str], lacking: list[str], written: str) -> str:
             f"{wording.postfix(written)}[→ {' '.join(lacking)}]."
         )
     if len(extra) == len(lacking) == 1:
-        return f"If it is the same axis under another name, rename it: {wording.renamed(written, extra[0], lacking[0])}."
+        other = wording.renamed(written, extra[0], lacking[0])
+        return f"If it is the same axis under another name, rename it: {other}."
     return ""
 
 
@@ -427,7 +430,8 @@ def rename_advice(scope: Scope, value: Tensor, wanted: str, expr: s.Node) -> str
         if scope.visible(axis) and (target is None or (axis.size == target.size and axis.owner == target.owner)):
             if axis.ragged:
                 label = scope.label(axis)
-                return f"It still carries `{label}`. Seen as {wanted} it is written {wording.renamed(wording.text(expr), label, wanted)}."
+                other = wording.renamed(wording.text(expr), label, wanted)
+                return f"It still carries `{label}`. Seen as {wanted} it is written {other}."
     return ""
 
 
@@ -471,7 +475,9 @@ def _map_lacks(
         side.span,
         because=(scope.told(value, side), f"the map {told} consumes {' and '.join(map(scope.label, weight.map.ins))}"),
         notes=scope.where_from(value, expr.span),
-        help=scope.suggest(name_, have) or _turned(scope, expr, value, weight) or rename_advice(scope, value, name_, side),
+        help=scope.suggest(name_, have)
+        or _turned(scope, expr, value, weight)
+        or rename_advice(scope, value, name_, side),
     )
 
 

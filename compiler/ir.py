@@ -250,9 +250,10 @@ def rename(value: Node, pairs: Mapping[Axis, Axis]) -> Node:
     if value.op == "index":
         return index(full[value["axis"]])
     if value.op == "rename":
-        inner = dict(value["pairs"])
+        inner: dict[Axis, Axis] = dict(value["pairs"])
         base = value.args[0]
-        return rename(base, {old: full.get(inner.get(old, old), inner.get(old, old)) for old in base.axes})
+        middle = {old: inner.get(old, old) for old in base.axes}
+        return rename(base, {old: full.get(axis, axis) for old, axis in middle.items()})
     axes = tuple(full.get(axis, axis) for axis in value.axes)
     if len(set(axes)) != len(axes):
         raise InternalError(f"rename makes one axis of two: {axes}")
@@ -577,7 +578,7 @@ class Graph:
         """The graph as a networkx.DiGraph: nodes keyed by number, with the attributes op, label, axes and body."""
         import networkx
 
-        made = networkx.DiGraph(name=self.name)
+        made: Any = networkx.DiGraph(name=self.name)
         number = {one: i for i, one in enumerate(self.nodes())}
         for one, i in number.items():
             origin = self.origins.get(one, Origin())

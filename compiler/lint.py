@@ -142,16 +142,21 @@ def _unused(entry: Entry, module: Module, outside: frozenset[str]) -> Iterator[D
     told: set[str] = set()
     for statement in _flat(body.where):
         name = statement.name.name
-        if name in told or name in read or by.get(name, set()) - {name} or statement.span.source != module.file.span.source:
+        if name in told or name in read or by.get(name, set()) - {name}:
+            continue
+        if statement.span.source != module.file.span.source:  # a spec that this one extends owns it
             continue
         told.add(name)
         yield _never_used(entry, statement, read | by.keys())
-    written = used_names([definition.outputs, body.where, *(u.args for u in body.uses)]) | outside | _defaults(definition)
-    for declared in (*body.weights, *body.uses):
+    written = used_names([definition.outputs, body.where, *(u.args for u in body.uses)])
+    written |= outside | _defaults(definition)
+    declarations: tuple[s.WeightDecl | s.UseDecl, ...] = (*body.weights, *body.uses)
+    for declared in declarations:
         for one in declared.names:
             if one.name not in written and one.span.source == module.file.span.source:
                 what = "weight" if isinstance(declared, s.WeightDecl) else "instance"
-                yield Diagnostic("N203", f"the {what} `{one.name}` is declared and never used", one.span, help="Use it, or remove it.")
+                told_ = f"the {what} `{one.name}` is declared and never used"
+                yield Diagnostic("N203", told_, one.span, help="Use it, or remove it.")
 
 
 def _defaults(definition: s.Definition) -> set[str]:
@@ -164,10 +169,12 @@ def _never_used(entry: Entry, statement: s.Assign, read: set[str]) -> Diagnostic
     near = [other for other in similar(name, read - defined, 3) if other not in defined and other != name]
     advice = ""
     if near:
-        place = next((n for n in names_in((entry.definition.outputs, entry.definition.body)) if n.name == near[0]), None)
+        text = (entry.definition.outputs, entry.definition.body)
+        place = next((n for n in names_in(text) if n.name == near[0]), None)
         line = f" (line {place.span.line})" if place else ""
         advice = f"The result uses `{near[0]}`{line}, which is not defined here. Same thing?"
-    return Diagnostic("N203", f"`{name}` is defined and never used", statement.name.span, help=advice or "Use it, or remove it.")
+    told = f"`{name}` is defined and never used"
+    return Diagnostic("N203", told, statement.name.span, help=advice or "Use it, or remove it.")
 
 
 def _circles(module: Module) -> Iterator[Diagnostic]:
@@ -245,7 +252,8 @@ def _two_models(module: Module) -> Iterator[Diagnostic]:
                     f"`{other}` and `{name}` each make their own {block}: two models, no shared weights",
                     use.block.span,
                     notes=(Note(first.span, "the other one"),),
-                    help=f"For one {block} with two heads move the line to the top level of the file:  uses {use.names[0].name} : {block}",
+                    help=f"For one {block} with two heads move the line to the top level of the file:  "
+                    f"uses {use.names[0].name} : {block}",
                     severity="warning",
                 )
             seen.setdefault(block, (name, use))

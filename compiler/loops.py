@@ -148,7 +148,10 @@ def state(scope: Scope, base: States, expr: s.Select) -> Value:
         return after(base.scope, base.name, states, number, expr)
     if run is None:
         raise scope.fail(
-            "I803", "a state of this recurrence is chosen by a whole number", expr.items[0].span, help=states_advice(base)
+            "I803",
+            "a state of this recurrence is chosen by a whole number",
+            expr.items[0].span,
+            help=states_advice(base),
         )
     made = expressions.tensor(scope, number, expr.items[0].value)
     _run(states.loop, scope)  # type: ignore[arg-type]
@@ -309,7 +312,9 @@ def _range(scope: Scope, written: s.Loop) -> tuple[int, Node, Axis]:
     if written.start is not None:
         found = expressions.lower(scope, written.start)
         if not isinstance(found, Fraction) or found.denominator != 1 or found < 0:
-            raise scope.fail("I803", "a loop starts at a whole number", written.start.span, help="Counting starts at 0.")
+            raise scope.fail(
+                "I803", "a loop starts at a whole number", written.start.span, help="Counting starts at 0."
+            )
         start = found
     if isinstance(written.stop, s.Name):
         axis = scope.axis(written.stop.name)
@@ -329,7 +334,8 @@ def _range(scope: Scope, written: s.Loop) -> tuple[int, Node, Axis]:
 
 
 def _kind(value: Value) -> str:
-    return f"{float(value):g}" if isinstance(value, Fraction | float) and not isinstance(value, bool) else describe(value)
+    number = isinstance(value, Fraction | float) and not isinstance(value, bool)
+    return f"{float(value):g}" if number else describe(value)  # type: ignore[arg-type]
 
 
 def _first(scope: Scope, name: str, run: LoopRun) -> Tensor:

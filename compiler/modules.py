@@ -284,7 +284,7 @@ def changed(old: s.Definition, change: s.Change) -> s.Definition:
         where = _replace_statement(where, statement)
     weights = _replace_named(old.body.weights, change.body.weights)
     uses = _replace_named(old.body.uses, change.body.uses)
-    known = {n for st in where for n in statement_names(st)} | {n.name for d in (*weights, *uses) for n in d.names}
+    known = {n for st in where for n in statement_names(st)} | {n.name for w in weights for n in w.names} | {n.name for u in uses for n in u.names}
     for name in change.body.removes:
         if name.name not in known:
             advice = did_you_mean(name.name, known) or f"It has {', '.join(sorted(known))}."
@@ -330,12 +330,13 @@ def _replace_statement(where: list[s.Statement], new: s.Statement) -> list[s.Sta
 
 
 def _replace_named(old: Iterable[Named], new: Iterable[Named]) -> tuple[Named, ...]:
-    new = tuple(new)
-    return (*_without(old, {name.name for one in new for name in one.names}), *new)
+    added = list(new)
+    kept = list(_without(old, {name.name for one in added for name in one.names}))
+    return tuple(kept + added)
 
 
 def _without(declared: Iterable[Named], gone: set[str]) -> tuple[Named, ...]:
-    left = []
+    left: list[Named] = []
     for one in declared:
         names = tuple(name for name in one.names if name.name not in gone)
         if names:

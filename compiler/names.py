@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from ..grammar import syntax as s
@@ -19,11 +19,12 @@ def parts(root: Any) -> Iterator[Any]:
             stack.extend(reversed(one))
         elif isinstance(one, s.Node):
             yield one
-            stack.extend(getattr(one, name) for name in _inner(type(one)))
+            kind: Any = type(one)
+            stack.extend(getattr(one, name) for name in _inner(kind))
 
 
-@lru_cache(maxsize=None)
-def _inner(kind: type[s.Node]) -> tuple[str, ...]:
+@cache
+def _inner(kind: Any) -> tuple[str, ...]:
     """The fields that may hold other objects, last first."""
     return tuple(f.name for f in reversed(fields(kind)) if f.name not in ("span", "sign"))
 
@@ -54,6 +55,12 @@ def renames(definition: s.Definition) -> tuple[s.RenameItem, ...]:
 def members(file: s.File) -> frozenset[str]:
     """The names after a dot anywhere in a file: parts of calls that are read from outside."""
     return frozenset(one.name for one in parts(file.items) if isinstance(one, s.Member))
+
+
+def declared_names(body: s.Body) -> list[s.Name]:
+    """The names of a definition's weights and instances, in order."""
+    found = [name for declared in body.weights for name in declared.names]
+    return found + [name for declared in body.uses for name in declared.names]
 
 
 def used_names(roots: Iterable[Any]) -> set[str]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
@@ -19,7 +20,7 @@ from . import builtins, instances, ir, loops
 from .config import Config
 from .ir import Axis, Node, Origin
 from .modules import Entry, Module, statement_names
-from .names import names_in, renames
+from .names import declared_names, names_in, renames
 from .values import Counter, Formula, Poisoned, Record, States, Static, Tensor, Value
 
 if TYPE_CHECKING:
@@ -323,7 +324,7 @@ class Scope:
                 found.update(dict.fromkeys(names))
             if scope.entry is not None:
                 body = scope.entry.definition.body
-                found.update((n.name, None) for d in (*body.weights, *body.uses) for n in d.names)
+                found.update((n.name, None) for n in declared_names(body))
             scope = scope.parent
         found.update(dict.fromkeys((*self.config.names(), *self.module.entries, *self.module.uses, *builtins.NAMES)))
         return list(found)
@@ -388,13 +389,15 @@ class Scope:
 
     def _circle(self, name: str) -> TransformulaError:
         round_ = [*self.busy[self.busy.index(name) :], name]
-        steps = [f"`{a}` needs {f'`{b}`' if a != b else 'itself'}" for a, b in zip(round_, round_[1:], strict=False)]
-        places = [_needs(self.equations[a], b) for a, b in zip(round_, round_[1:], strict=False)]
+        pairs = list(pairwise(round_))
+        steps = [f"`{a}` needs {f'`{b}`' if a != b else 'itself'}" for a, b in pairs]
+        places = [_needs(self.equations[a], b) for a, b in pairs]
+        others = zip(places[1:4], steps[1:4], strict=True)
         return self.fail(
             "N204",
             " and ".join(steps) if len(steps) < 5 else f"{steps[0]}, and so on round to `{name}`",
             places[0],
-            notes=tuple(Note(place, step.replace("`", "")) for place, step in zip(places[1:4], steps[1:4], strict=True)),
+            notes=tuple(Note(place, step.replace("`", "")) for place, step in others),
             help="A definition may not go in a circle. If this is a step repeated over layers, index it: "
             f"{name}[l + 1] = f({name}[l]).",
         )

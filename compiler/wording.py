@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def text(expr: s.Node, longest: int = 40) -> str:
     """The text of an expression on one line, cut if it is long."""
-    found = " ".join((printed(expr) if isinstance(expr, s.Expr) else expr.span.text).split())  # type: ignore[arg-type]
+    found = " ".join((printed(expr) if isinstance(expr, s.Expr) else expr.span.text).split())
     return found if len(found) <= longest else found[: longest - 1] + "…"
 
 

@@ -47,7 +47,10 @@ MENDED = {
     "shared_instance_indexed": [("layer : Layer", "layer[layers] : Layer")],
     "recurrence_wrong_step": [("l + 2", "l + 1")],
     "recurrence_unknown_state": [("h[layers + 1]", "h[layers]")],
-    "unknown_function_to_import": [("config", "from functions import layer_norm\n\nconfig"), ("layernorm", "layer_norm")],
+    "unknown_function_to_import": [
+        ("config", "from functions import layer_norm\n\nconfig"),
+        ("layernorm", "layer_norm"),
+    ],
     "concat_without_axis": [("[u; v]", "[u; v][d → pair]"), ("f(", "config\n    d = 3\n\nf(")],
     "concat_no_part_has_axis": [("e → pair", "d → pair")],
     "table_without_declaration": [("= x * y", "= t\n    where t[seq, key] = x * y")],
@@ -107,7 +110,7 @@ def test_there_is_a_spec_for_each_text() -> None:
 
 
 def test_two_mistakes_do_not_sound_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal code and wording (quoted parts and numbers aside) come from one kind of mistake: from one place in the code."""
+    """What reads alike, quoted parts and numbers aside, has one code."""
     said: dict[str, set[str]] = defaultdict(set)
     for name in NAMES:
         for one in found(name, monkeypatch):

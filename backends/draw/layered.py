@@ -7,12 +7,14 @@ choices are deterministic: the same picture gives the same coordinates.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 GAP_X, GAP_Y = 22.0, 30.0
 SLOT = 10.0
+LARGE = 5000  # pieces of edges from which on fewer rounds must do
 
 
 @dataclass
@@ -41,6 +43,7 @@ class Link:
 
 
 Point = tuple[float, float]
+Segment = tuple[int, int, str]
 
 
 @dataclass
@@ -53,7 +56,9 @@ class Level:
     height: float = 0.0
     order: list[list[int]] = field(default_factory=list)
     tops: list[float] = field(default_factory=list)
+    sweeps: int = 12
     arrivals: dict[tuple[int, str], float] = field(default_factory=dict)
+    gaps: list[list[Segment]] = field(default_factory=list)  # what runs from each layer to the next
 
     def arrange(self) -> None:
         """Ranks, lanes, order, places."""
@@ -99,17 +104,17 @@ class Level:
             vertex.rank = 0 if vertex.kind == "in" else 1
         queue = [i for i, count in enumerate(waiting) if not count]
         fed = set(range(len(self.vertices))) - set(queue)
+        after: dict[int, list[int]] = {}
+        for link in self.links:
+            after.setdefault(link.tail, []).append(link.head)
         for here in queue:
-            for link in self.links:
-                if link.tail == here:
-                    self.vertices[link.head].rank = max(
-                        self.vertices[link.head].rank, self.vertices[here].rank + 1
-                    )
-                    waiting[link.head] -= 1
-                    if not waiting[link.head]:
-                        queue.append(link.head)
+            for head in after.get(here, ()):
+                self.vertices[head].rank = max(self.vertices[head].rank, self.vertices[here].rank + 1)
+                waiting[head] -= 1
+                if not waiting[head]:
+                    queue.append(head)
         for here in reversed(queue):  # what nothing feeds stands just above its first reader
-            readers = [self.vertices[link.head].rank for link in self.links if link.tail == here]
+            readers = [self.vertices[head].rank for head in after.get(here, ())]
             if here not in fed and readers and self.vertices[here].kind == "box":
                 self.vertices[here].rank = max(1, min(readers) - 1)
         last = max((v.rank for v in self.vertices if v.kind != "out"), default=0) + 1
@@ -136,76 +141,79 @@ class Level:
         self.order = [[] for _ in range(ranks)]
         for number, vertex in enumerate(self.vertices):
             self.order[vertex.rank].append(number)
+        found = dict.fromkeys((a, b, link.key) for link in self.links for a, b in pairwise(link.chain))
+        self.gaps = [[] for _ in range(ranks)]
+        for segment in found:
+            self.gaps[self.vertices[segment[0]].rank].append(segment)
+        self.sweeps = 12 if len(found) < LARGE else 4
         best, fewest = [list(row) for row in self.order], self._crossings()
-        for sweep in range(12):
+        for sweep in range(self.sweeps):
             down = sweep % 2 == 0
             for rank in range(1, ranks) if down else range(ranks - 2, -1, -1):
                 self._sort_rank(rank, rank - 1 if down else rank + 1)
-            found = self._crossings()
-            if found < fewest:
-                best, fewest = [list(row) for row in self.order], found
+            count = self._crossings()
+            if count < fewest:
+                best, fewest = [list(row) for row in self.order], count
         self.order = best
 
     def _sort_rank(self, rank: int, other: int) -> None:
         place = {one: i for i, one in enumerate(self.order[other])}
         total: dict[int, list[float]] = {}
-        for a, b, key in self._segments():
+        for a, b, key in self.gaps[min(rank, other)]:
             here, there = (b, a) if other < rank else (a, b)
-            if self.vertices[here].rank == rank and self.vertices[there].rank == other:
-                end = self.vertices[there].outs if there == a else self.vertices[there].ins
-                shift = end.get(key, 0.0) / max(self.vertices[there].width, 1.0)
-                total.setdefault(here, []).append(place[there] + shift)
+            end = self.vertices[there].outs if there == a else self.vertices[there].ins
+            shift = end.get(key, 0.0) / max(self.vertices[there].width, 1.0)
+            total.setdefault(here, []).append(place[there] + shift)
         means = {one: sum(found) / len(found) for one, found in total.items()}
         own = {one: float(i) for i, one in enumerate(self.order[rank])}
         self.order[rank].sort(key=lambda one: (means.get(one, own[one]), own[one]))
 
-    def _segments(self) -> list[tuple[int, int, str]]:
-        found = ((a, b, link.key) for link in self.links for a, b in pairwise(link.chain))
-        return list(dict.fromkeys(found))
-
-    def _crossings(self) -> float:
+    def _crossings(self) -> int:
         place = {one: i for row in self.order for i, one in enumerate(row)}
-        by_rank: dict[int, list[tuple[float, float]]] = {}
-        for a, b, key in self._segments():
-            left, right = self.vertices[a], self.vertices[b]
-            start = place[a] + left.outs.get(key, 0.0) / max(left.width, 1.0) * 0.9
-            end = place[b] + right.ins.get(key, 0.0) / max(right.width, 1.0) * 0.9
-            by_rank.setdefault(left.rank, []).append((start, end))
-        return sum(
-            (a[0] - b[0]) * (a[1] - b[1]) < 0
-            for row in by_rank.values()
-            for i, a in enumerate(row)
-            for b in row[:i]
-        )
+        count = 0
+        for gap in self.gaps:
+            ends: list[float] = []
+            for _, end in sorted(self._ends(segment, place) for segment in gap):
+                at = bisect_right(ends, end)
+                count += len(ends) - at
+                ends.insert(at, end)
+        return count
+
+    def _ends(self, segment: Segment, place: Mapping[int, int]) -> Point:
+        """Where a segment starts and ends in the orders of its layers, ports of one box told apart."""
+        a, b, key = segment
+        above, below = self.vertices[a], self.vertices[b]
+        start = place[a] + above.outs.get(key, 0.0) / max(above.width, 1.0) * 0.9
+        return start, place[b] + below.ins.get(key, 0.0) / max(below.width, 1.0) * 0.9
 
     # ------------------------------------------------------------------------------------------------ places
 
     def _place_x(self) -> None:
         for row in self.order:
             spread(self.vertices, row, [0.0] * len(row), [1.0] * len(row))
-        segments = self._segments()
-        for sweep in range(24):
+        for sweep in range(2 * self.sweeps):
             down = sweep % 2 == 0
-            both = sweep >= 16
+            both = sweep >= self.sweeps * 4 // 3
             for rank in range(len(self.order)) if down else range(len(self.order) - 1, -1, -1):
-                self._pull(rank, segments, up=down or both, below=not down or both)
+                self._pull(rank, up=down or both, below=not down or both)
         self._straighten()
         left = min((v.x - v.width / 2 for v in self.vertices), default=0.0)
         for vertex in self.vertices:
             vertex.x -= left
         self.width = max((v.x + v.width / 2 for v in self.vertices), default=0.0)
 
-    def _pull(self, rank: int, segments: Sequence[tuple[int, int, str]], up: bool, below: bool) -> None:
+    def _pull(self, rank: int, up: bool, below: bool) -> None:
         """Moves a layer towards its neighbours above and below, in order and without overlap."""
         row = self.order[rank]
         wish: dict[int, list[tuple[float, float]]] = {one: [] for one in row}
-        for a, b, key in segments:
+        near = [*(self.gaps[rank - 1] if up and rank else ()), *(self.gaps[rank] if below else ())]
+        for a, b, key in near:
             one, other = self.vertices[a], self.vertices[b]
             start, end = one.outs.get(key, 0.0), other.ins.get(key, 0.0)
             weight = {0: 1.0, 1: 2.0, 2: 8.0}[(one.kind == "lane") + (other.kind == "lane")]
-            if other.rank == rank and up:
+            if other.rank == rank:
                 wish[b].append((one.x + start - end, weight))
-            if one.rank == rank and below:
+            else:
                 wish[a].append((other.x + end - start, weight))
         wanted = [
             sum(x * w for x, w in wish[i]) / sum(w for _, w in wish[i]) if wish[i] else self.vertices[i].x
@@ -264,11 +272,7 @@ class Level:
         self.tops.append(y)
 
     def _gap(self, rank: int) -> float:
-        reach = [
-            abs(self.vertices[a].x - self.vertices[b].x)
-            for a, b, _ in self._segments()
-            if self.vertices[a].rank == rank
-        ]
+        reach = [abs(self.vertices[a].x - self.vertices[b].x) for a, b, _ in self.gaps[rank]]
         ports = self.order[rank] and all(
             self.vertices[one].kind in ("in", "lane") for one in self.order[rank]
         )

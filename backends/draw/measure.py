@@ -73,7 +73,7 @@ def size(box: Box) -> tuple[float, float]:
 
 
 def wrap(text: str, most: int = 3) -> list[str]:
-    """The text in lines, broken at spaces (a long word after brackets), with an ellipsis if it is too long."""
+    """The text in lines, broken at spaces (a long word after brackets), with an ellipsis if too long."""
     rows: list[str] = []
     for word in text.split():
         pieces = [word] if columns(word) <= WIDE else re.findall(r"[^(\[]+[(\[]?|[(\[]", word)

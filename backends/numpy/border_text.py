@@ -6,6 +6,14 @@ from collections.abc import Sequence
 
 from ...compiler.ir import Axis, Graph, Input, Length
 from .mangling import Names
+from .values import Unsupported
+
+
+LOCALS = (
+    "given", "wanted", "shape", "mask", "where", "lengths", "hidden", "index", "positions", "n", "starts", "results", "work",
+    "part", "rows", "made", "name", "value", "at", "size", "queries", "keys",
+)  # fmt: skip
+"""What the texts below call their own values: no name of a spec may be one of them."""
 
 
 def argument_names(graph: Graph, names: Names) -> dict[str, str]:
@@ -26,9 +34,17 @@ def lengths_of(graph: Graph, one: Input) -> list[str]:
     return [a.size.name for a in one.axes if isinstance(a.size, Length) and a != graph.batch]
 
 
+def leading(graph: Graph) -> Input:
+    """The input that tells how long each example is."""
+    for one in graph.inputs:
+        if one.required and lengths_of(graph, one):
+            return one
+    raise Unsupported("no input with a length is always given")
+
+
 def packed_call(graph: Graph, arguments: dict[str, str], mask: str, positions: bool) -> list[str]:
     """Packs, runs chunks of examples in parallel, and puts the results back."""
-    first = next(one for one in graph.inputs if lengths_of(graph, one))
+    first = leading(graph)
     lines = [
         f'shape = given["{first.name}"].shape[:2]',
         f'mask = given.get("{mask}")',

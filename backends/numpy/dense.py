@@ -15,14 +15,15 @@ def gather(x: NDArray[Any], *index: NDArray[Any]) -> NDArray[Any]:
     clipped = []
     for number, size in zip(index, x.shape, strict=False):
         whole = np.nan_to_num(np.asarray(number)).astype(np.intp)
-        bad = bad | (whole < 0) | (whole >= size)
+        bad = bad | (whole < 0) | (whole >= size) | np.isnan(number)
         clipped.append(np.clip(whole, 0, max(size - 1, 0)))
     if x.size == 0:
         shape = (*np.broadcast_shapes(*(c.shape for c in clipped)), *x.shape[len(index) :])
         return np.full(shape, np.nan, x.dtype if x.dtype.kind == "f" else float)
     y: NDArray[Any] = x[tuple(clipped)]
-    if bad.any() and y.dtype.kind == "f":
-        y = np.where(np.reshape(bad, bad.shape + (1,) * (y.ndim - bad.ndim)), np.nan, y).astype(y.dtype)
+    if bad.any():
+        kind = y.dtype if y.dtype.kind == "f" else float
+        y = np.where(np.reshape(bad, bad.shape + (1,) * (y.ndim - bad.ndim)), np.nan, y).astype(kind)
     return y
 
 

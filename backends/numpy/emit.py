@@ -18,7 +18,7 @@ from ...grammar.diagnostics import TransformulaError, error
 from ..checkpoint_table import checkpoint_table, table_source
 from ..limits import input_rows, limit_rows, mask_rows
 from . import border_text, copying, examples
-from .mangling import Names, comment, identifier
+from .mangling import Names, comment
 from .packed import PackedWriter
 from .parameters import Parameters, write_parameters
 from .values import Unsupported
@@ -26,6 +26,10 @@ from .writer import Writer
 
 ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs", "prepared")
 LAW = "token-wise work runs on packed rows, attention per example"
+CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "CHECKPOINT")
+METHODS = ("rows", "example", "load", "dtype", "threads")
+CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "CHECKPOINT")
+METHODS = ("rows", "example", "load", "dtype", "threads")
 PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "keep", "finished")
 
 
@@ -67,9 +71,8 @@ def _packed(graph: Graph) -> Written:
     lengths = {name for one in graph.inputs for name in border_text.lengths_of(graph, one)}
     if len(lengths) != 1:
         raise Unsupported("the inputs have no length, or several")
-    names = Names((*copying.names(), "given", "wanted", "lengths", "hidden", "index", "positions", "shape", "where", "n", "results"))
-    names.fresh(compiled_class(graph))
-    parameters = Parameters(graph, Names())
+    names = Names((*copying.names(), *CONSTANTS, *border_text.LOCALS, compiled_class(graph)))
+    parameters = Parameters(graph, Names(METHODS))
     writer = PackedWriter(graph, names, parameters, graph.batch)
     arguments = border_text.argument_names(graph, names)
     positions = _has_positions(graph)
@@ -99,7 +102,7 @@ def _packed(graph: Graph) -> Written:
 
 def compiled_class(graph: Graph) -> str:
     """The name of the module's class."""
-    return identifier(graph.name)
+    return Names((*copying.names(), *CONSTANTS)).fresh(graph.name)
 
 
 def _mask(graph: Graph) -> str:
@@ -148,11 +151,15 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         loader=PackageLoader("transformula.backends.numpy"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     ).get_template("module.py.j2")
     weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
-    signature = [f"{i.name}: Any" if i.required else f"{i.name}: Any = None" for i in graph.inputs]
     masks = [mask for mask, _ in mask_rows(formula)]
     extra = [*masks, *(["position_ids"] if _has_positions(formula) and "position_ids" not in [i.name for i in graph.inputs] else [])]
-    required = [s for s in signature if "=" not in s]
-    optional = [f"{m}: Any = None" for m in extra] + [s for s in signature if "=" in s]
+    spoken = Names((*copying.names(), *CONSTANTS, "given", "wanted", "others", "outputs"))
+    if "outputs" in [i.name for i in graph.inputs]:
+        raise error("X992", "no input can be called `outputs`: a module takes the names of results by it", help="Say `as` another name.")
+    python = {n: spoken.fresh(n) for n in [*(i.name for i in graph.inputs), *extra]}
+    others = ["**others: Any"] if any(n != p for n, p in python.items()) else []  # what Python cannot call as the spec does
+    required = [f"{python[i.name]}: Any" for i in graph.inputs if i.required and not others]
+    optional = [*(i.name for i in graph.inputs if i.required and others), *extra, *(i.name for i in graph.inputs if not i.required)]
     text = template.render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a NumPy module, generated from its formulas.",
         about=[
@@ -174,9 +181,11 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         call_doc="Results by name, for a batch padded on either side; `outputs` chooses some of them.",
         prepare=parts.prepare,
         signature=border_text.header(
-            "__call__", ["self", *required, *optional, "outputs: Sequence[str] | None = None"], "dict[str, NDArray[Any]]"
+            "__call__",
+            ["self, /" if others else "self", *required, *(f"{python[n]}: Any = None" for n in optional), "outputs: Sequence[str] | None = None", *others],
+            "dict[str, NDArray[Any]]",
         ),
-        given=[f'    "{n}": {n},' for n in [*(i.name for i in graph.inputs), *extra]],
+        given=[*(f'    "{n}": {p},' for n, p in python.items()), *(["    **others,"] if others else [])],
         call=parts.call,
         body=parts.body,
         kernels=library.texts,

@@ -40,17 +40,18 @@ class ExampleWriter(Writer):
 
 def write(graph: Graph) -> Written:
     """The parts of a module that computes one example at a time."""
-    from .emit import Written, _has_positions, _prepare, compiled_class
+    from .emit import CONSTANTS, METHODS, Written, _has_positions, _prepare, compiled_class
     from ..limits import mask_rows
 
     graph = graph.rewrite(lambda one: kernel_table.expanded(one) if one.op == "kernel" and one["name"] == "attention" else one)
-    names = Names((*copying.names(), "given", "wanted", "positions", "results", "example"))
-    names.fresh(compiled_class(graph))
+    names = Names((*copying.names(), *CONSTANTS, "given", "wanted", "positions", "results", "example", compiled_class(graph)))
     lengths: dict[str, str] = {}
     for one in graph.inputs:
         for length in border_text.lengths_of(graph, one):
-            lengths.setdefault(length, names.fresh(length))
-    parameters = Parameters(graph, Names())
+            if length not in lengths:
+                lengths[length] = names.fresh(length)
+                names.fresh(f"visible_{lengths[length]}")
+    parameters = Parameters(graph, Names(METHODS))
     writer = ExampleWriter(graph, names, parameters, lengths)
     arguments = border_text.argument_names(graph, names)
     writer.indent = 2
@@ -123,12 +124,16 @@ def _function(
 def _call(
     graph: Graph, arguments: dict[str, str], lengths: dict[str, str], masks: dict[str, str], positions: bool
 ) -> list[str]:
-    first = graph.inputs[0]
+    first = next((i for i in graph.inputs if i.required), None)
+    if first is None:
+        raise Unsupported("no input is always given")
     lines = [f'count = len(given["{first.name}"])']
     places: dict[str, str] = {}
     for length, text in lengths.items():
-        one = next(i for i in graph.inputs if length in border_text.lengths_of(graph, i))
-        mask = masks.get(one.name, "")
+        one = next((i for i in graph.inputs if i.required and length in border_text.lengths_of(graph, i)), None)
+        if one is None:
+            raise Unsupported(f"no input is always given that tells how long {length} is")
+        mask = next((masks[i.name] for i in graph.inputs if i.name in masks and length in border_text.lengths_of(graph, i)), "")
         lines += [
             f'shape_{text} = given["{one.name}"].shape[:2]',
             f'where_{text}, count_{text}, hidden_{text}, index_{text} = pack(given.get("{mask}", np.ones(shape_{text}, np.bool_)))',

@@ -531,12 +531,14 @@ def segment_sum(x: FloatArray, lengths: Lengths, visible: BoolArray | None = Non
     return segment_reduce(np.add, x, np.asarray(lengths, np.intp))
 
 
-def segment_max(x: FloatArray, lengths: Lengths, visible: BoolArray | None = None) -> FloatArray:
-    """y[example, …] = max[row of the example, if visible](x); 0 over nothing."""
+def segment_max(
+    x: FloatArray, lengths: Lengths, visible: BoolArray | None = None, nothing: float = 0
+) -> FloatArray:
+    """y[example, …] = max[row of the example, if visible](x); `nothing` over nothing."""
     if visible is not None:
         x = np.where(visible.reshape((-1,) + (1,) * (x.ndim - 1)), x, -np.inf)
     y = segment_reduce(np.maximum, x, np.asarray(lengths, np.intp))
-    y[segment_counts(lengths, visible) == 0] = 0
+    y[segment_counts(lengths, visible) == 0] = nothing
     return y
 
 

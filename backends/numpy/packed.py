@@ -14,6 +14,7 @@ from ...compiler.arithmetic import index_only
 from ...compiler.ir import Axis, Graph, Node, walk
 from ...compiler.passes.fold_scales import is_product
 from ...compiler.passes.parameters import is_parameter
+from ..limits import checked_picks
 from . import loops
 from .buffers import Buffers, last_reads
 from .mangling import Names
@@ -31,6 +32,7 @@ class PackedWriter(Writer):
         super().__init__(graph, names, parameters, batch)
         self.buffers = Buffers()
         self._deferred = _relations(graph)
+        self._checked = checked_picks(graph)
         self._rooms = self._overwrites = 0
         self._final: dict[Node, tuple[str, list[Node]]] = {}
         self.last: dict[Node, int] = {}
@@ -334,20 +336,22 @@ class PackedWriter(Writer):
         if value.lead != "rows":
             sizes = ", ".join(["n", *(self.size(a) for a in dims)])
             x = f"np.broadcast_to({x}, ({sizes},))"
-        return Value(self._segments(kind, x, self._seen(condition)), "examples", dims, owned=True, wide=value.wide or kind == "count")
+        return Value(self._segments(kind, x, condition), "examples", dims, owned=True, wide=value.wide or kind == "count")
 
-    def _segments(self, kind: str, x: str, seen: str) -> str:
+    def _segments(self, kind: str, x: str, condition: str) -> str:
+        seen = self._seen(condition)
         if kind == "count":
             self.need("segment_sum")
             return f"segment_sum(np.asarray({x}, np.intp), lengths{seen})"
         if kind == "min":
             self.need("segment_max")
-            return f"-segment_max(-({x}), lengths{seen})"
+            return f"-segment_max(-({x}), lengths{seen}{', -np.inf' if condition else ''})"
         if kind == "norm":
             self.need("segment_sum")
             return f"np.sqrt(segment_sum(np.square({x}), lengths{seen}))"
         self.need(f"segment_{kind}")
-        return f"segment_{kind}({x}, lengths{seen})"
+        empty = ", -np.inf" if kind == "max" and condition else ""
+        return f"segment_{kind}({x}, lengths{seen}{empty})"
 
     def _rank(self, one: Node) -> Value:
         if one["axis"].ragged:
@@ -368,11 +372,14 @@ class PackedWriter(Writer):
         return self._looked_up(one, base, index)
 
     def _looked_up(self, one: Node, base: Node, index: Value) -> Value:
-        """A row of a table for each token."""
+        """A row of a table for each token; where nobody has checked the numbers, NaN for a row that does not exist."""
         assert self.parameters is not None
         key = one["keys"][0]
         dims = tuple(axis for axis in base.axes if axis != key)
         table = self.parameters.laid_out(base, ((key,), *((axis,) for axis in dims)), self, (key, *dims))
+        if one not in self._checked:
+            self.need("gather")
+            return Value(f"gather({table.text}, {index.text})", index.lead, dims, owned=True, wide=table.wide)
         if index.lead == "rows" and self._readers.get(one, 0) <= 1 and len(dims) == 1 and index.text not in self.scalars:
             self.explain(one)
             wish = self.origin(one).name or "x"

@@ -104,8 +104,9 @@ def put_example(
     for axis, visible in enumerate(see):
         if visible is not None:
             value = np.where(visible.reshape([-1 if a == axis else 1 for a in range(value.ndim)]), value, 0)
-    index = [np.arange(size) if isinstance(c, str) else c for c, size in zip(columns, value.shape, strict=True)]
-    whole[(example, *np.ix_(*index))] = value
+    index: list[Any] = [np.arange(size) if isinstance(c, str) else c for c, size in zip(columns, value.shape, strict=True)]
+    place: tuple[Any, ...] = (example, *np.ix_(*index))
+    whole[place] = value
 
 
 def prepared(array: NDArray[Any], dtype: Any) -> NDArray[Any]:

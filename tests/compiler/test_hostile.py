@@ -1,4 +1,4 @@
-"""Specs made to hang, crash or escape: each gets an answer in a few seconds, a result or an error, never a traceback."""
+"""Specs made to hang, crash or escape: each gets an answer within seconds, a result or an error, never a traceback."""
 
 import time
 from collections.abc import Callable
@@ -47,6 +47,11 @@ def chain_of_parts(length: int, backwards: bool) -> str:
     return f"f(x) = a{length - 1}\n" + "\n".join(lines) + "\n"
 
 
+def long_loop(steps: str) -> str:
+    head = f"f(x[d]) = h[{steps}]\n    where\n        h[0] = x\n"
+    return f"{head}        for l in {steps}:\n            h[l + 1] = h[l] * 2\n"
+
+
 def many_definitions(count: int) -> str:
     return "\n".join(f"f{n}(x[d]) = sum[d](x * {n}) + {n}" for n in range(count)) + "\n"
 
@@ -63,7 +68,7 @@ BOUNDED = {
     "a huge exponent": "f(x) = x * 2^(10^9)\n",
     "a tower of exponents": "f(x) = x * 9^9^9^9\n",
     "a huge root": "f(x) = x * √(10^399) * (10^399)^(1 / 3)\n",
-    "a long loop": "f(x[d]) = h[10^12]\n    where\n        h[0] = x\n        for l in 10^12:\n            h[l + 1] = h[l] * 2\n",
+    "a long loop": long_loop("10^12"),
     "many config entries": "config\n" + "\n".join(f"    a{n + 1} = a{n} + 1" for n in range(2000)) + "\n    a0 = 1\n",
     "names of the machine": "config\n    __class__ = 3\n\n__import__(x) = x * __class__\n\neval(__dict__) = __dict__\n",
 }
@@ -79,9 +84,16 @@ REFUSED = {
     "a path as a file": ("from .. import x\n\nf(y) = x(y)\n", "P"),
     "a very long unknown name": (f"f(x) = {'b' * 20_000}\n", "N201"),
     "thousands of mistakes": ("\n".join(f"f{n}(x) = y{n}" for n in range(1500)) + "\n", "N201"),
-    "a circle of many parts": ("f(x) = a0\n    where a0 = a1\n" + "\n".join(f"          a{n} = a{(n + 1) % 500}" for n in range(1, 500)) + "\n", "N204"),
+    "a circle of many parts": (
+        "f(x) = a0\n    where a0 = a1\n"
+        + "".join(f"          a{n} = a{(n + 1) % 500}\n" for n in range(1, 500)),
+        "N204",
+    ),
     "a circle of many formulas": ("\n".join(f"f{n}(x) = f{(n + 1) % 500}(x)" for n in range(500)) + "\n", "U705"),
-    "a circle of many config entries": ("config\n" + "\n".join(f"    a{n} = a{(n + 1) % 500} + 1" for n in range(500)) + "\n", "C603"),
+    "a circle of many config entries": (
+        "config\n" + "".join(f"    a{n} = a{(n + 1) % 500} + 1\n" for n in range(500)),
+        "C603",
+    ),
 }
 
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from transformula.backends.draw.layout import Frame, Layout, lay_out
 from transformula.backends.draw.measure import lines, wrap
 from transformula.backends.draw.mermaid import MAX_CHARACTERS, MAX_EDGES
 from transformula.backends.draw.picture import Box, Cluster, Picture
-from transformula.compiler.driver import compile_graph
+from transformula.compiler.driver import Compiled, compile_graph
 from transformula.grammar.diagnostics import TransformulaError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,12 +42,16 @@ config
 """
 
 
+@lru_cache
+def compiled(spec: str | Path, entry: str | None = None, layers: int = 12) -> Compiled:
+    settings = {"layers": layers} if spec == "bert" else {}
+    return compile_graph(spec, entry=entry, settings=settings, until="formula")
+
+
 def drawn(
-    spec: str | Path, entry: str | None = None, depth: int | None = None, full: bool = False, **settings: int
+    spec: str | Path, entry: str | None = None, depth: int | None = None, full: bool = False, layers: int = 12
 ) -> Picture:
-    return picture(
-        compile_graph(spec, entry=entry, settings=settings, until="formula"), depth=depth, full=full
-    )
+    return picture(compiled(spec, entry, layers), depth=depth, full=full)
 
 
 # --- what is in a picture -------------------------------------------------------------------------
@@ -217,7 +222,7 @@ def test_long_formulas_are_broken_and_cut() -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_golden(form: str, regen: bool) -> None:
-    text = draw(compile_graph(SMALL, until="formula"), form)
+    text = draw(compiled(SMALL), form)
     path = Path(__file__).parent / "golden" / f"attention.{form}"
     text = text.replace(str(SMALL), SMALL.name)
     if regen:
@@ -238,7 +243,7 @@ def test_the_same_in_every_process(form: str) -> None:
         done = subprocess.run(
             command, capture_output=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
         )
-        assert done.stdout == draw(compile_graph("bert", until="formula"), form).encode()
+        assert done.stdout == draw(compiled("bert"), form).encode()
 
 
 def hostile() -> Picture:
@@ -305,8 +310,7 @@ def test_mermaid_stays_within_its_limits() -> None:
 
 
 def test_unknown_format_and_stage_are_errors() -> None:
-    compiled = compile_graph(SMALL, until="formula")
     with pytest.raises(TransformulaError, match="no picture `png`"):
-        draw(compiled, "png")
+        draw(compiled(SMALL), "png")
     with pytest.raises(TransformulaError, match="no stage `formla`"):
-        draw(compiled, "svg", "formla")
+        draw(compiled(SMALL), "svg", "formla")
