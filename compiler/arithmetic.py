@@ -6,14 +6,13 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import TransformulaError
-from . import expressions, ir, ops, wording
+from . import expressions, ir, ops, products, wording
 from .ir import Node
-from .values import Choice, Counter, Formula, Static, Tensor, Value, as_static, describe, is_static
+from .values import Choice, Counter, Formula, Static, Tensor, Value, as_static, is_static
 
 if TYPE_CHECKING:
     from .scope import Scope
@@ -61,18 +60,18 @@ def static(
     except (OverflowError, ValueError, ZeroDivisionError):
         raise scope.fail(
             "C611",
-            f"`{_text(expr)}` has no value",
+            f"`{text(expr)}` has no value",
             expr.span,
             because=(f"it is {_number(left)} {fn} {_number(right)}",),
         ) from None
 
 
 def _zero(expr: s.Node) -> tuple[str, ...]:
-    return () if isinstance(expr, s.Number) else (f"`{_text(expr)}` is 0",)
+    return () if isinstance(expr, s.Number) else (f"`{text(expr)}` is 0",)
 
 
 def _nonzero(expr: s.Node) -> str:
-    return "Divide by another number." if isinstance(expr, s.Number) else f"Set {_text(expr)} to another number."
+    return "Divide by another number." if isinstance(expr, s.Number) else f"Set {text(expr)} to another number."
 
 
 def _number(value: Static) -> str:
@@ -82,7 +81,7 @@ def _number(value: Static) -> str:
         return "a number of hundreds of digits"
 
 
-_text = wording.text
+text = wording.text
 
 
 def _static(fn: str, left: Static, right: Static) -> Static:
@@ -96,7 +95,8 @@ def _static(fn: str, left: Static, right: Static) -> Static:
 
 
 def _static_power(base: Static, exponent: Static) -> Static:
-    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
+    exact = isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1
+    if exact and isinstance(base, Fraction) and isinstance(exponent, Fraction):
         if abs(exponent) * max(base.numerator.bit_length(), base.denominator.bit_length()) < MAX_BITS:
             return Fraction(base**exponent)
     return as_static(math.pow(float(base), float(exponent)))
@@ -155,12 +155,15 @@ def unary(scope: Scope, op: str, value: Value, expr: s.Node) -> Value:
 def _static_unary(scope: Scope, op: str, value: Fraction | float, expr: s.Node) -> Static:
     if op == "not":
         raise scope.fail(
-            "M504", "`not` needs a truth value, not a number", expr.span, help=f"Compare it with something: {_text(expr)} ≠ 0."
+            "M504",
+            "`not` needs a truth value, not a number",
+            expr.span,
+            help=f"Compare it with something: {text(expr)} ≠ 0.",
         )
     if op == "neg":
         return -value
     if op == "abs":
-        return abs(value)
+        return -value if value < 0 else value
     if (op == "sqrt" and value < 0) or (op == "log" and value < 0):
         raise _no_value(scope, op, value, expr)
     if op == "stop":
@@ -184,7 +187,7 @@ def _static_unary(scope: Scope, op: str, value: Fraction | float, expr: s.Node) 
 
 
 def _no_value(scope: Scope, op: str, value: Fraction | float, expr: s.Node) -> TransformulaError:
-    whole = _text(expr) if isinstance(expr, s.Unary) else f"{op}({_text(expr)})"
+    whole = text(expr) if isinstance(expr, s.Unary) else f"{op}({text(expr)})"
     return scope.fail("C611", f"`{whole}` has no value", expr.span, because=(f"it is {op} of {_number(value)}",))
 
 
@@ -205,7 +208,7 @@ def _tensors(
     scope: Scope, fn: str, left: Value, right: Value, expr: s.Node, sides: tuple[s.Node, s.Node]
 ) -> Tensor:
     for value, side in zip((left, right), sides, strict=True):
-        if fn in ("+", "*", "-") and _like_mask(value):
+        if fn in ("+", "*", "-") and like_mask(value):
             raise mask_number(scope, value, side)  # type: ignore[arg-type]
     both = [expressions.tensor(scope, one, side) for one, side in zip((left, right), sides, strict=True)]
     for one, side in zip(both, sides, strict=True):
@@ -214,7 +217,7 @@ def _tensors(
     return apply(scope, fn, both, list(sides), expr)
 
 
-def _like_mask(value: Value) -> bool:
+def like_mask(value: Value) -> bool:
     """A large negative number that is added or selected stands for a mask."""
     return isinstance(value, Fraction | float) and value <= MASK_LIKE and value != -math.inf
 
@@ -234,7 +237,7 @@ def mask_number(scope: Scope, value: Static, expr: s.Node) -> TransformulaError:
         "M501",
         "a mask is a relation, not a large number",
         expr.span,
-        because=(f"{_text(expr)} is finite: a row with nothing to see would attend evenly to everything.",),
+        because=(f"{text(expr)} is finite: a row with nothing to see would attend evenly to everything.",),
         help="Write the relation where the softmax is: softmax[key if see](scores), "
         "with  see[i: seq, j: key] = j ≤ i.",
     )
@@ -242,7 +245,7 @@ def mask_number(scope: Scope, value: Static, expr: s.Node) -> TransformulaError:
 
 def apply(scope: Scope, fn: str, values: list[Tensor], exprs: list[s.Node], expr: s.Node) -> Tensor:
     """A scalar function entry by entry, with the facts that survive it."""
-    _no_table(scope, values, exprs, expr)
+    no_table(scope, values, exprs, expr)
     check_extents(scope, values, expr)
     for one, where in zip(values, exprs, strict=True):
         if ops.FUNCTIONS[fn].takes == "truth" and is_number(one.node):
@@ -250,7 +253,7 @@ def apply(scope: Scope, fn: str, values: list[Tensor], exprs: list[s.Node], expr
                 "M504",
                 f"`{fn}` needs a truth value, not a number",
                 where.span,
-                help=f"Compare it with something: {_text(where)} ≠ 0.",
+                help=f"Compare it with something: {text(where)} ≠ 0.",
             )
         if ops.FUNCTIONS[fn].takes == "number" and one.node.kind == "bool":
             raise truth_as_number(scope, where)
@@ -337,7 +340,7 @@ def logic(scope: Scope, op: str, left: Value, right: Value, expr: s.Node) -> Val
 # ---------------------------------------------------------------------------------------------- tables, extents
 
 
-def _no_table(scope: Scope, values: list[Tensor], exprs: list[s.Node], expr: s.Node) -> None:
+def no_table(scope: Scope, values: list[Tensor], exprs: list[s.Node], expr: s.Node) -> None:
     """Each side has an axis that the other lacks: a forgotten rename, unless the axes are declared."""
     if len(values) != 2 or scope.tables:
         return
@@ -347,10 +350,10 @@ def _no_table(scope: Scope, values: list[Tensor], exprs: list[s.Node], expr: s.N
         return
     names = [[scope.label(a) for a in own] for own in only]
     axes = ", ".join(dict.fromkeys(scope.label(a) for own in sides for a in own))
-    advice = f"If you want the table, declare it in a `where`: t[{axes}] = {_text(expr)}."
+    advice = f"If you want the table, declare it in a `where`: t[{axes}] = {text(expr)}."
     first, second = only[0][0], only[1][0]
     if first.ragged and second.ragged:
-        told = wording.renamed(_text(exprs[1]), names[1][0], names[0][0])
+        told = wording.renamed(text(exprs[1]), names[1][0], names[0][0])
         if first.size == second.size and first.owner == second.owner:
             advice = f"If both are the same tokens, rename one: {told}. {advice}"
         else:
@@ -380,91 +383,9 @@ def check_extents(scope: Scope, values: list[Tensor], expr: s.Node) -> None:
                 continue
             label = scope.label(axis)
             if seen.setdefault(label, axis) != axis:
-                raise expressions.extents(scope, label, seen[label], axis, expr)
+                raise products.extents(scope, label, seen[label], axis, expr)
 
 
 # ------------------------------------------------------------------------------------------------------- cases
 
 
-def cases(scope: Scope, expr: s.Cases) -> Value:
-    """a if c else b, and printed cases: conditions of config choose at compile time, others make a selection."""
-    rows: list[tuple[s.Expr, Tensor | None]] = []
-    for value, condition in expr.cases:
-        known = True if condition is None else expressions.lower(scope, condition)
-        if known is False:
-            continue
-        if known is True:
-            rows.append((value, None))
-            break
-        assert condition is not None
-        rows.append((value, truth(scope, known, condition)))
-    if len(rows) == 1:
-        return expressions.lower_raw(scope, rows[0][0])
-    inner = scope.child(guarded=True)
-    result = expressions.lower(inner, rows[-1][0])
-    for value, test in reversed(rows[:-1]):
-        assert test is not None
-        result = selected(scope, test, expressions.lower(inner, value), result, expr)
-    return result
-
-
-def truth(scope: Scope, value: Value, expr: s.Node) -> Tensor:
-    """A condition: a truth value per entry."""
-    made = None if isinstance(value, Fraction | float) else expressions.tensor(scope, value, expr)
-    if made is None or is_number(made.node):
-        raise scope.fail(
-            "M504",
-            "a condition is needed here, not a number",
-            expr.span,
-            help=f"Compare it with something: {_text(expr)} ≠ 0.",
-        )
-    return made
-
-
-def selected(scope: Scope, test: Tensor, value: Value, other: Value, expr: s.Node) -> Tensor:
-    """value where the test holds, else other; `-∞` on a side makes a relation of the test."""
-    for one, place in zip((value, other), _branch_places(expr), strict=True):
-        if _like_mask(one):
-            raise mask_number(scope, one, place)  # type: ignore[arg-type]
-        if not is_static(one) and not isinstance(one, Tensor | Counter) and describe(one).startswith("the "):
-            expressions.tensor(scope, one, expr)
-    left, right = (expressions.tensor(scope, one, expr) for one in (value, other))
-    if any(one.node.kind == "bool" for one in (left, right)) and any(is_number(one.node) for one in (left, right)):
-        raise truth_as_number(scope, _branch_places(expr)[0 if left.node.kind == "bool" else 1])
-    if other == -math.inf:
-        return _bottomed(left, test.node)
-    if value == -math.inf:
-        return _bottomed(right, ir.apply("not", test.node))
-    asked = expr.cases[0][1] if isinstance(expr, s.Cases) else None
-    sides = list(zip((test, left, right), (asked or expr, *_branch_places(expr)), strict=True))
-    everything = {axis for one, _ in sides for axis in one.axes if scope.visible(axis)}
-    pairs = () if any(everything <= set(side.axes) for side, _ in sides) else combinations(sides, 2)
-    for (first, here), (second, there) in pairs:
-        _no_table(scope, [first, second], [here, there], expr)
-    check_extents(scope, [test, left, right], expr)
-    made = ir.where(test.node, left.node, right.node)
-    bottom = _branches(test.node, left.bottom, right.bottom)
-    zero = _branches(test.node, left.zero, right.zero)
-    if right.node.op == "const" and right.node["value"] == 0 and right.node.kind != "bool":
-        zero = both((test.node, left.zero))
-    return Tensor(made, bottom=bottom, zero=zero)
-
-
-def _branch_places(expr: s.Node) -> tuple[s.Node, s.Node]:
-    if isinstance(expr, s.Cases):
-        return expr.cases[0][0], expr.cases[-1][0]
-    return expr, expr
-
-
-def _bottomed(value: Tensor, relation: Node) -> Tensor:
-    wide = value.node
-    for axis in relation.axes:
-        wide = ir.widen(wide, axis) if axis not in wide.axes else wide
-    return Tensor(wide, bottom=both((relation, value.bottom)))
-
-
-def _branches(test: Node, left: Node | None, right: Node | None) -> Node | None:
-    if left is None and right is None:
-        return None
-    yes = ir.const(True)
-    return ir.where(test, left or yes, right or yes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note
-from . import arithmetic, expressions, ir, ops, wording
+from . import arithmetic, expressions, ir, ops, products, wording
 from .ir import Axis, Node
 from .values import Builtin, Choice, Tensor, Value
 
@@ -144,7 +144,7 @@ def _reduce(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> T
     fn = _settled(scope, fn, made)
     conditions = dict(fn.restrict)
     relation = arithmetic.both([*(t.node for t in conditions.values()), *(scope.condition(a) for a in fn.axes)])
-    written = {axis: name for axis, name in zip(fn.axes, fn.written, strict=False)}
+    written = dict(zip(fn.axes, fn.written, strict=False))
     for axis in fn.axes:
         if axis not in made.axes and not (relation is not None and axis in relation.axes):
             raise _no_axis(scope, fn, made, axis, written.get(axis), args[0].value)
@@ -222,7 +222,7 @@ def _no_axis(scope: Scope, fn: Builtin, made: Tensor, axis: Axis, written: s.Nam
         advice = f"Declare it there, so that it is seen here: {entered.name}[{wanted}]."
         notes = (Note(entered.span, f"{label}, if the caller has it, is carried along unseen"),)
     elif not advice and scope.axis(label) is not None:
-        advice = expressions.rename_advice(scope, made, label, arg)
+        advice = products.rename_advice(scope, made, label, arg)
     elif not advice and not lifted:
         advice = wording.seen_twice(made, scope, label)
     elif not advice and lifted:

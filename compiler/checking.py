@@ -187,9 +187,9 @@ def _stand_ins(scope: Scope, definition: s.Definition) -> None:
 def _free_axis(definition: s.Definition, name: str, place: int) -> Axis:
     """An axis that config does not size: a length, or a number when the text splits or merges it."""
     for item in parts((definition.outputs, definition.body)):
-        if isinstance(item, s.RenameItem) and len(item.old) != len(item.new) and item.old:
-            if name in {n.name for n in (*item.old, *item.new)}:
-                return Axis(name, 5040 * (place + 1))
+        split = isinstance(item, s.RenameItem) and len(item.old) != len(item.new) and item.old
+        if split and name in {n.name for n in (*item.old, *item.new)}:
+            return Axis(name, 5040 * (place + 1))
     for item in renames(definition):  # x[seq → key]: key is as long as seq
         if len(item.old) == len(item.new) == 1 and item.new[0].name == name:
             return Axis(name, Length(item.old[0].name))

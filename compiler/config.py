@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -292,7 +293,8 @@ class Config:
 
 
 def _cut(value: Fraction) -> str:
-    return str(value) if value.denominator < 10**15 and abs(value) < 10**15 else f"{float(min(value, Fraction(10**300))):.3g}"
+    short = value.denominator < 10**15 and abs(value) < 10**15
+    return str(value) if short else f"{float(max(min(value, Fraction(10**300)), Fraction(-(10**300)))):.3g}"
 
 
 def _reach(given: Mapping[str, Any], key: tuple[str, ...]) -> tuple[bool, Any]:
@@ -310,7 +312,8 @@ def _is_none(value: s.Expr) -> bool:
 
 def _exact(value: float) -> Static:
     exact = as_static(value)
-    return Fraction(repr(value)) if isinstance(exact, float) and value == value and abs(value) != float("inf") else exact
+    finite = isinstance(exact, float) and math.isfinite(value)
+    return Fraction(repr(value)) if finite else exact
 
 
 def _names(value: s.Expr) -> Iterator[s.Name]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note
 from ..grammar.printer import expression as printed
 from . import expressions, ir, wording
+from .config import Config
 from .ir import Axis, Node, Weight
+from .names import declared_names
+from .scope import Scope
 from .values import Counter, Instance, MapAxes, Static, Tensor, Value, describe
-
-if TYPE_CHECKING:
-    from .scope import Scope
 
 OUT = -1
 """The tag of an out-axis that has the name of an in-axis: W : [d → d]."""
@@ -124,7 +123,7 @@ def _unique(scope: Scope, axes: tuple[Axis, ...], decl: s.WeightDecl) -> tuple[A
 def _fixed(scope: Scope, name: s.Name) -> Axis:
     axis = scope.axis(name.name)
     if axis is None or not isinstance(axis.size, int):
-        known = [n for n in scope.config.names()]
+        known = list(scope.config.names())
         raise scope.fail(
             "C615",
             f"the size of `{name.name}` is not known: a weight needs one",
@@ -187,3 +186,63 @@ def _binds(scope: Scope, decl: s.UseDecl) -> dict[str, Axis | str]:
 def whole(value: Value) -> Fraction | None:
     """The value as a whole number, if it is one."""
     return value if isinstance(value, Fraction) and value.denominator == 1 else None
+
+
+def instance_config(fn: Instance) -> tuple[Config, dict[str, tuple[s.Node, Value]]]:
+    """The config inside an instance, and the arguments that its declaration gives: G : Bert(d = d / 4)."""
+    owner = fn.owner
+    overrides: dict[str, Value] = {}
+    own: dict[str, Axis] = {}
+    for name, axis in fn.binds.items():
+        if isinstance(axis, Axis) and name in owner.config and isinstance(axis.size, int):
+            overrides[name], own[name] = Fraction(axis.size), axis
+    defaults: dict[str, tuple[s.Node, Value]] = {}
+    params = {param.name for param in fn.entry.definition.params or ()}
+    for arg in fn.decl.args:
+        if arg.name is None:
+            told = ", ".join(sorted(params)) or "none"
+            raise owner.fail(
+                "U707",
+                "a declaration gives arguments by name",
+                arg.span,
+                help=f"Write name = {arg.span.text}; {fn.entry.name} has the parameters {told}, config has the rest.",
+            )
+        value = expressions.lower_raw(owner, arg.value)
+        if arg.name in params:
+            defaults[arg.name] = (arg.value, value)
+        elif arg.name in owner.config:
+            overrides[arg.name] = value
+            if isinstance(value, Fraction):
+                name = fn.path.rsplit(".", 1)[-1].split("[")[0]
+                own[arg.name] = Axis(f"{name}.{arg.name}", owner.config.whole(arg.name, value))
+        else:
+            known = [*params, *owner.config.names()]
+            raise owner.fail(
+                "U708",
+                f"`{fn.entry.name}` has no parameter or config entry `{arg.name}`",
+                arg.span,
+                help=owner.suggest(arg.name, known) or f"It knows {', '.join(known)}.",
+            )
+    return owner.config.overlay(overrides, own), defaults
+
+
+def member(scope: Scope, base: Instance, expr: s.Member) -> Value:
+    """instance.W or instance.part: reaches a weight (tied heads) or an inner instance."""
+    body = base.entry.definition.body
+    known = [name.name for name in declared_names(body)]
+    if expr.name not in known:
+        raise scope.fail(
+            "N207",
+            f"`{base.entry.name}` has no weight or part `{expr.name}`",
+            expr.span,
+            help=(scope.suggest(expr.name, known) or f"It has {', '.join(known)}.") if known else "It has none.",
+        )
+    config, _ = instance_config(base)
+    inner = Scope(scope.session, config, base.entry.module, base.entry, base.path + ".", outer=base.picks())
+    for name, axis in base.binds.items():
+        if isinstance(axis, Axis):
+            inner.axes[name] = axis
+            inner.labels[axis] = name
+    found = inner.lookup(expr.name)
+    assert found is not None
+    return found

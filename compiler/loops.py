@@ -184,7 +184,8 @@ def _earlier(home: Scope, name: str, run: LoopRun, number: Node, recalled: Node)
 
 
 def _this_step(run: LoopRun, name: str, states: StateSet, expr: s.Select) -> Tensor:
-    assert run.body_scope is not None and states.step is not None
+    assert run.body_scope is not None
+    assert states.step is not None
     key = f"{name}[next]"
     if key in run.body_scope.busy:
         before = f"{name}[{run.written.variable.name}]"
@@ -243,7 +244,8 @@ def after(scope: Scope, name: str, states: StateSet, number: Fraction, expr: s.S
         raise scope.fail("I804", f"`{name}` has no state {number}", expr.items[0].span, help=f"It has {told}.")
     run = states.loop
     _run(run, scope)
-    assert run.node is not None and run.stop is not None
+    assert run.node is not None
+    assert run.stop is not None
     last = run.stop["value"] if run.stop.op == "const" else None
     slot = run.states.index(name)
     if last is not None and number == last:

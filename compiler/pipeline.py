@@ -43,17 +43,18 @@ def run(
     rows = table()
     known = [row.name for row in rows]
     for name in (*without, *(only or ()), *((until,) if until else ())):
-        if name not in known and name != "formula":
+        if name not in known and (name != "formula" or name != until):
             raise error("C620", f"there is no pass `{name}`", help=did_you_mean(name, known) or f"Passes: {', '.join(known)}.")
     ledger = Ledger()
     stages = [Stage("formula", graph)]
     verify(graph)
     for row in rows:
-        if until == stages[-1].name or until == "formula":
+        if until == "formula":
             break
-        if row.name in without or (only is not None and row.name not in only):
-            continue
-        graph = row.run(graph, ledger)
-        verify(graph)
-        stages.append(Stage(row.name, graph))
+        if row.name not in without and (only is None or row.name in only):
+            graph = row.run(graph, ledger)
+            verify(graph)
+            stages.append(Stage(row.name, graph))
+        if until == row.name:  # even if it is left out itself
+            break
     return tuple(stages), ledger

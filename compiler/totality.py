@@ -11,7 +11,6 @@ from ..grammar.printer import expression as printed
 from .ir import Graph, Weight
 from .stored import Row, number, plain_name
 
-
 TOLD = 6
 """Weights that one message names."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..grammar.diagnostics import InternalError
 from . import ops
 from .ir import Graph, Node
+from .kernels import KERNELS
 
 LEAVES = ("input", "weight", "const", "table", "index", "position", "size", "counter", "carry")
 OPERATIONS = (
@@ -38,6 +39,10 @@ def _node(one: Node) -> None:
         for axis in one["over"]:
             if any(axis not in arg.axes for arg in one.args):
                 raise InternalError(f"{one} sums over {axis}, which an operand lacks")
+    if one.op == "pick" and any(key not in one.args[0].axes for key in one["keys"]):
+        raise InternalError(f"{one} picks along an axis that its argument lacks")
+    if one.op == "kernel" and (one["name"] not in KERNELS or len(one["roles"]) != len(one.args)):
+        raise InternalError(f"{one} is no kernel with {len(one.args)} parts")
     if one.op == "loop":
         _loop(one)
 

@@ -1,4 +1,4 @@
-"""The examples of docs/*.md: each block of formulas compiles, runs, or is refused with the code it promises."""
+"""The examples of docs/*.md: each block compiles, runs, or is refused with the code it promises."""
 
 import json
 import re
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from transformula.compiler import reference
 from transformula.compiler.driver import check, compile_graph
 from transformula.grammar.diagnostics import TransformulaError
@@ -20,7 +21,9 @@ BLOCKS = [
 ]
 
 
-@pytest.mark.parametrize(("code", "text"), [block[1:] for block in BLOCKS], ids=[block[0] for block in BLOCKS])
+@pytest.mark.parametrize(
+    ("code", "text"), [block[1:] for block in BLOCKS], ids=[block[0] for block in BLOCKS]
+)
 def test_block(code: str | None, text: str) -> None:
     if code is not None:
         with pytest.raises(TransformulaError) as caught:

@@ -97,7 +97,7 @@ def _function(writer: PackedWriter, one: Node, axis: Axis, heads: tuple[Axis, ..
     inner.body([one])
     found = inner.value(one)
     dims = (*heads, *((query,) if query is not None else ()), axis)
-    dims = tuple(a for a in dims if a in one.axes or a in heads and wish == "bias")
+    dims = tuple(a for a in dims if a in one.axes or (a in heads and wish == "bias"))
     text = inner.fit(found, "", dims)
     sizes = [writer.size(a) for a in heads] if wish == "bias" else []
     shape = ", ".join([*sizes, "queries", "keys"])

@@ -8,7 +8,6 @@ from ...compiler.ir import Axis, Graph, Input, Length
 from .mangling import Names
 from .values import Unsupported
 
-
 LOCALS = (
     "given", "wanted", "shape", "mask", "where", "lengths", "hidden", "index", "positions", "n", "starts", "results", "work",
     "part", "rows", "made", "name", "value", "at", "size", "queries", "keys",

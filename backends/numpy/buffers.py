@@ -52,7 +52,7 @@ class Buffers:
 def last_reads(order: list[Node], roots: Iterable[Node], flows: set[Node]) -> dict[Node, int]:
     """For each node the place of its last reader; through `flows` (text and views) a value is read further on."""
     end = len(order)
-    last: dict[Node, int] = {root: end for root in roots}
+    last: dict[Node, int] = dict.fromkeys(roots, end)
     place = {one: number for number, one in enumerate(order)}
     for one in reversed(order):
         at = last.get(one, place[one]) if one in flows else place[one]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
-from . import border_text, copying
+from . import border_text, copying, example_border
 from .mangling import Names
 from .parameters import Parameters
 from .values import Unsupported, Value
@@ -40,8 +40,8 @@ class ExampleWriter(Writer):
 
 def write(graph: Graph) -> Written:
     """The parts of a module that computes one example at a time."""
-    from .emit import CONSTANTS, METHODS, Written, _has_positions, _prepare, compiled_class
     from ..limits import mask_rows
+    from .emit import CONSTANTS, METHODS, Written, _has_positions, _prepare, compiled_class
 
     graph = graph.rewrite(lambda one: kernel_table.expanded(one) if one.op == "kernel" and one["name"] == "attention" else one)
     names = Names((*copying.names(), *CONSTANTS, "given", "wanted", "positions", "results", "example", compiled_class(graph)))
@@ -69,7 +69,7 @@ def write(graph: Graph) -> Written:
     positions = _has_positions(graph)
     masks = {masked: mask for mask, masked in mask_rows(graph)}
     prepare, needs = _prepare(graph, parameters)
-    call = ["    " * 2 + line if line else "" for line in _call(graph, arguments, lengths, masks, positions)]
+    call = ["    " * 2 + line if line else "" for line in example_border.call(graph, lengths, masks, positions)]
     body = _function(graph, arguments, lengths, positions, writer.lines)
     return Written(writer, prepare, call, body, writer.used | needs | set(NEEDS))
 
@@ -119,75 +119,6 @@ def _function(
         *lines,
         "        return results",
     ]
-
-
-def _call(
-    graph: Graph, arguments: dict[str, str], lengths: dict[str, str], masks: dict[str, str], positions: bool
-) -> list[str]:
-    first = next((i for i in graph.inputs if i.required), None)
-    if first is None:
-        raise Unsupported("no input is always given")
-    lines = [f'count = len(given["{first.name}"])']
-    places: dict[str, str] = {}
-    for length, text in lengths.items():
-        one = next((i for i in graph.inputs if i.required and length in border_text.lengths_of(graph, i)), None)
-        if one is None:
-            raise Unsupported(f"no input is always given that tells how long {length} is")
-        mask = next((masks[i.name] for i in graph.inputs if i.name in masks and length in border_text.lengths_of(graph, i)), "")
-        lines += [
-            f'shape_{text} = given["{one.name}"].shape[:2]',
-            f'where_{text}, count_{text}, hidden_{text}, index_{text} = pack(given.get("{mask}", np.ones(shape_{text}, np.bool_)))',
-            f"start_{text} = np.cumsum(count_{text}) - count_{text}",
-        ]
-        places[length] = text
-    lines += ["results: dict[str, NDArray[Any]] = {}", "", "def work(example: int) -> None:"]
-    chunk = []
-    for text in lengths.values():
-        chunk += [
-            f"here = slice(start_{text}[example], start_{text}[example] + count_{text}[example])",
-            f"columns_{text} = where_{text}[here] - example * shape_{text}[1]",
-            f"if len(columns_{text}) == 0:",
-            "    return",
-            f"visible_{text} = np.ones(len(columns_{text}), np.bool_) if hidden_{text} is None else ~hidden_{text}[here]",
-        ]
-        if positions and text == next(iter(lengths.values())):
-            chunk += [
-                f'positions = index_{text}[here]',
-                'if "position_ids" in given:',
-                f'    positions = np.broadcast_to(given["position_ids"], shape_{text})[example][columns_{text}]',
-            ]
-    values = []
-    for text in lengths.values():
-        values += [f"len(columns_{text})", f"visible_{text}"]
-    values += ["positions"] if positions else []
-    for one in graph.inputs:
-        own = border_text.lengths_of(graph, one)
-        chosen = f'given["{one.name}"][example]' + (f"[columns_{places[own[0]]}]" if own else "")
-        values.append(chosen if one.required else f'{chosen} if "{one.name}" in given else None')
-    chunk += [
-        'with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):',
-        f"    made = self.example(wanted, {', '.join(values)})",
-    ]
-    for out in graph.outputs:
-        columns, shape, seen = [], ["count"], []
-        for axis in out.axes[1:]:
-            text = places.get(axis.size.name, "") if isinstance(axis.size, Length) else ""
-            columns.append(f"columns_{text}" if text else '":"')
-            seen.append(f"visible_{text}" if text and any(c.startswith("columns") for c in columns[:-1]) else "None")
-            shape.append(f"shape_{text}[1]" if text else str(axis.size))
-        ending = "," if len(columns) == 1 else ""
-        chunk.append(f'put_example(results["{out.name}"], made["{out.name}"], example, ({", ".join(columns)}{ending}){_hidden(seen)})')
-        lines.insert(-2, f'results["{out.name}"] = np.zeros(({", ".join(shape)},), self.dtype)')
-    lines = [line for line in lines if line != "results: dict[str, NDArray[Any]] = {}"]
-    lines.insert(1, "results: dict[str, NDArray[Any]] = {}")
-    lines += ["    " + line for line in chunk]
-    lines += ["", "run_parallel(work, range(count), self.threads)", "return {name: checked_result(name, results[name]) for name in wanted}"]
-    return lines
-
-
-def _hidden(seen: list[str]) -> str:
-    """The argument that leaves out hidden entries of a second length (a key that nobody may see)."""
-    return f", ({', '.join(seen)}{',' if len(seen) == 1 else ''})" if any(text != "None" for text in seen) else ""
 
 
 __all__ = ["ExampleWriter", "Unsupported", "bind_input", "write"]

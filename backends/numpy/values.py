@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 
 from ...compiler.ir import Axis
 
+VIEWS = ("rename", "split", "merge", "pick", "state", "carry", "random")
+"""Operations whose value is another view of their argument's memory, or text that its reader evaluates."""
+
 
 class Unsupported(Exception):
     """A construct that a way of writing cannot express; the reason is told in the ledger."""

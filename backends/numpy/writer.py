@@ -36,7 +36,7 @@ class Writer:
         self.by_axis: dict[Axis, str] = {}
         self.scalars: set[str] = set()
         self._told: tuple[str, int] | None = None
-        self._readers: dict[Node, int] = {}
+        self.readers: dict[Node, int] = {}
 
     # ------------------------------------------------------------------------------------------------- writing
 
@@ -96,13 +96,13 @@ class Writer:
     def _count_readers(self, order: list[Node], roots: tuple[Node, ...]) -> None:
         for one in order:
             for arg in one.args:
-                self._readers[arg] = self._readers.get(arg, 0) + 1
+                self.readers[arg] = self.readers.get(arg, 0) + 1
             if one.op == "loop":
                 for part in walk(one["body"]):
                     for arg in part.args:
-                        self._readers[arg] = self._readers.get(arg, 0) + 1
+                        self.readers[arg] = self.readers.get(arg, 0) + 1
         for root in roots:
-            self._readers[root] = self._readers.get(root, 0) + 2
+            self.readers[root] = self.readers.get(root, 0) + 2
 
     def value(self, one: Node) -> Value:
         """The value of a node that is written already, or needs no line."""
@@ -127,10 +127,10 @@ class Writer:
 
     def settled(self, one: Node, found: Value) -> Value:
         """Gives the value a line of its own where that reads better or saves work."""
-        if found.text.isidentifier() or found.number and self._readers.get(one, 0) <= 1:
+        if found.text.isidentifier() or (found.number and self.readers.get(one, 0) <= 1):
             return found
-        heavy = self._readers.get(one, 0) > 1 and one.op not in ("rename", "state")
-        if heavy or self.origin(one).name and one.op in ("map", "reduce", "contract", "pick", "concat"):
+        heavy = self.readers.get(one, 0) > 1 and one.op not in ("rename", "state")
+        if heavy or (self.origin(one).name and one.op in ("map", "reduce", "contract", "pick", "concat")):
             return self.assigned(one, found)
         return found
 
@@ -291,7 +291,7 @@ class Writer:
 
     def _reduce(self, one: Node) -> Value:
         value = self.value(one.args[0])
-        lead, kept = self.shape(one)
+        lead, _ = self.shape(one)
         dims = tuple(dict.fromkeys((*value.dims, *(a for arg in one.args for a in self.shape(arg)[1]), *one["over"])))
         axes = tuple(dims.index(axis) + (1 if lead else 0) for axis in one["over"])
         left = tuple(axis for axis in dims if axis not in one["over"])
@@ -348,7 +348,7 @@ class Writer:
         base = self.value(one.args[0])
         keys = one["keys"]
         if all(arg.op == "const" for arg in one.args[1:]) and not any(key.ragged for key in keys):
-            return self._sliced(one, base)
+            return self.sliced(one, base)
         indices = [self.value(arg) for arg in one.args[1:]]
         at = tuple(dict.fromkeys(axis for value in indices for axis in value.dims))
         shared = tuple(axis for axis in base.dims if axis not in keys and axis in at)
@@ -359,7 +359,7 @@ class Writer:
         self.need("gather")
         return Value(f"gather({base.text}, {', '.join(texts)})", "", (*at, *rest), owned=True, wide=base.wide)
 
-    def _sliced(self, one: Node, base: Value) -> Value:
+    def sliced(self, one: Node, base: Value) -> Value:
         numbers = {key: int(arg["value"]) for key, arg in zip(one["keys"], one.args[1:], strict=True)}
         marks = [":"] if base.lead else []
         marks += [str(numbers[axis]) if axis in numbers else ":" for axis in base.dims]

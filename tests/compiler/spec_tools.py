@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 import pytest
+
 from transformula.compiler import reference
 from transformula.compiler.driver import compile_graph
 from transformula.compiler.ir import Graph
@@ -22,7 +23,9 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def lowered(text: str, entry: str | None = None, config: Mapping[str, Any] | None = None, **settings: Any) -> Graph:
+def lowered(
+    text: str, entry: str | None = None, config: Mapping[str, Any] | None = None, **settings: Any
+) -> Graph:
     """The formula graph of a text (or of a shipped spec's name), before any pass."""
     return compile_graph(text, config, entry, settings, until="formula").formula
 
@@ -59,7 +62,9 @@ def value(text: str | Graph, weights: Mapping[str, Any] | None = None, **more: A
     return next(iter(run(text, weights, **more).values()))
 
 
-def codes(text: str, entry: str | None = None, config: Mapping[str, Any] | None = None, **settings: Any) -> set[str]:
+def codes(
+    text: str, entry: str | None = None, config: Mapping[str, Any] | None = None, **settings: Any
+) -> set[str]:
     """The codes of all mistakes that compiling the text meets."""
     with pytest.raises(TransformulaError) as caught:
         lowered(text, entry, config, **settings)

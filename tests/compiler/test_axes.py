@@ -24,7 +24,10 @@ def test_the_order_of_a_declared_result_is_its_layout() -> None:
 
 
 def test_lifted_axes_come_first_in_a_result() -> None:
-    text = D + "block B(x[d]) → [d] = x @ W\n    weights W : [d → d]\nmodel M(x[seq, d]) → [seq, d] = b(x)\n    uses b : B\n"
+    text = D + (
+        "block B(x[d]) → [d] = x @ W\n    weights W : [d → d]\n"
+        "model M(x[seq, d]) → [seq, d] = b(x)\n    uses b : B\n"
+    )
     w = rng(3).normal(size=(4, 4))
     close(value(text, {"b.W": w}, x=X), X @ w)
 
@@ -32,7 +35,15 @@ def test_lifted_axes_come_first_in_a_result() -> None:
 def test_a_formula_carries_axes_it_does_not_name() -> None:
     text = "f[d](x) = x - mean[d](x)\nmodel M(x[seq, d]) → [seq, d] = f[d](x)\n"
     close(value(text, x=X), X - X.mean(-1, keepdims=True))
-    close(value(text.replace("f[d](x)\n", "f[seq](x)\n").replace("f[seq](x) = x - mean[d]", "f[d](x) = x - mean[d]"), x=X), X - X.mean(-2, keepdims=True))
+    close(
+        value(
+            text.replace("f[d](x)\n", "f[seq](x)\n").replace(
+                "f[seq](x) = x - mean[d]", "f[d](x) = x - mean[d]"
+            ),
+            x=X,
+        ),
+        X - X.mean(-2, keepdims=True),
+    )
 
 
 def test_a_lifted_axis_cannot_be_named() -> None:
@@ -75,7 +86,12 @@ def test_tables_of_places_need_no_declaration() -> None:
 
 @pytest.mark.parametrize(
     ("result", "code"),
-    [("[seq] = x", "A106"), ("[seq, d, head] = x", "A106"), ("[d] = sum[d](x)", "A106"), ("[seq, d] = x[d → e]", "A106")],
+    [
+        ("[seq] = x", "A106"),
+        ("[seq, d, head] = x", "A106"),
+        ("[d] = sum[d](x)", "A106"),
+        ("[seq, d] = x[d → e]", "A106"),
+    ],
 )
 def test_results_have_exactly_the_declared_axes(result: str, code: str) -> None:
     assert codes(f"{D}model M(x[seq, d]) → {result}\n") == {code}
@@ -107,13 +123,18 @@ def test_split_and_merge_run_the_last_name_fastest() -> None:
     x = rng(4).normal(size=(1, 4))
     text = "config\n    d = 4\n    head = 2\nmodel M(x[d]) → [dk, head] = x[d → head dk]\n"
     close(value(text, x=x), x.reshape(1, 2, 2).transpose(0, 2, 1))
-    text = "config\n    d = 4\n    head = 2\n    dk = 2\nmodel M(x[d]) → [d] = x[d → head dk][head dk → d] - x[d → head dk][dk head → d]\n"
+    text = (
+        "config\n    d = 4\n    head = 2\n    dk = 2\n"
+        "model M(x[d]) → [d] = x[d → head dk][head dk → d] - x[d → head dk][dk head → d]\n"
+    )
     close(value(text, x=x), x - x[:, [0, 2, 1, 3]])
 
 
 def test_split_and_merge_demand_sizes_that_fit() -> None:
     assert codes("config\n    d = 5\n    head = 2\nmodel M(x[d]) → [head, dk] = x[d → head dk]\n") == {"C612"}
-    assert codes("config\n    d = 5\n    head = 2\n    dk = 2\nmodel M(x[head, dk]) → [d] = x[head dk → d]\n") == {"C612"}
+    assert codes(
+        "config\n    d = 5\n    head = 2\n    dk = 2\nmodel M(x[head, dk]) → [d] = x[head dk → d]\n"
+    ) == {"C612"}
     assert codes("config\n    head = 2\nmodel M(x[seq]) → [head, r] = x[seq → head r]\n") == {"A123"}
 
 

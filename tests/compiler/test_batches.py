@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformula.compiler.ir import Graph
 
 from tests.compiler.spec_tools import Array, close, lowered, rng, run, value, weight_values
+from transformula.compiler.ir import Graph
 
 SMALL = {"vocab": 11, "d": 8, "layers": 2, "head": 2, "ffn": 12, "place": 16}
 CAUSAL = """\
@@ -20,16 +20,18 @@ config
     dk = 2
     layers = 2
     place = 16
-block Attention(x[seq, d]) → [seq, d] = attention[key if causal](x @ W_Q, x[seq → key] @ W_K, x[seq → key] @ W_V) @ W_O
+block Attention(x[seq, d]) → [seq, d] = attention[key if causal](x @ W_Q, m @ W_K, m @ W_V) @ W_O
+    where m = x[seq → key]
     weights W_Q, W_K, W_V : [d → head dk]
             W_O : [head dk → d]
 block Layer(x[seq, d]) → [seq, d] = x + attn(x / (1 + ‖x‖[d]))
     uses attn : Attention
-model Gpt(tokens[seq] as input_ids) → logits[seq, vocab] = h[layers] @[d] E, last[d] = h[layers][seq = seq - 1]
+model Gpt(tokens[seq] as input_ids) → logits[seq, vocab] = y @[d] E, last[d] = y[seq = seq - 1]
     where
         h[0] = E[vocab = tokens] + P[place = position(seq)]
         for l in layers:
             h[l + 1] = layer[l](h[l])
+        y = h[layers]
     uses layer[layers] : Layer
     weights E : [vocab, d]
             P : [place, d]
@@ -39,8 +41,14 @@ from functions import softmax
 config
     vocab = 11
     d = 4
-model Pool(tokens[seq] as input_ids) → mean[d] = mean[seq](x), max[d] = max[seq](x), cls[d] = x[seq = 0], att[d] = sum[seq](a ⊙ x), size[] = seq, rank[seq] = rank[seq](x[d = 0]), conv[seq, d] = sum[k: k](x[seq = index(seq) + k - 1 else 0])
-    where x = E[vocab = tokens]
+model Pool(t[seq] as input_ids) → m[d] = m, z[d] = z, c[d] = c, u[d] = u, n[] = seq, r[seq] = r, y[seq, d] = y
+    where m = mean[seq](x)
+          z = max[seq](x)
+          c = x[seq = 0]
+          u = sum[seq](a ⊙ x)
+          r = rank[seq](x[d = 0])
+          y = sum[k: k](x[seq = index(seq) + k - 1 else 0])
+          x = E[vocab = t]
           a = softmax[seq](x @[d] w)
     weights E : [vocab, d]
             w : [d]
@@ -72,7 +80,12 @@ def law(name: str, mask: Array) -> None:
             assert all((v[row] == 0).all() for v in found.values())
             continue
         first, last = seen.argmax(), len(seen) - seen[::-1].argmax()
-        alone = run(graph, weights, input_ids=tokens[row : row + 1, first:last], attention_mask=mask[row : row + 1, first:last])
+        alone = run(
+            graph,
+            weights,
+            input_ids=tokens[row : row + 1, first:last],
+            attention_mask=mask[row : row + 1, first:last],
+        )
         for key, wanted in alone.items():
             whole = found[key][row]
             if whole.shape[:1] == seen.shape:
@@ -125,8 +138,14 @@ def test_what_stands_under_padding_does_not_matter() -> None:
 
 def test_a_hole_is_a_key_that_nobody_may_see() -> None:
     """Not the same as cutting it out: the positions behind it keep their numbers."""
-    text = "from functions import softmax\nmodel M(x[seq]) → [seq] = sum[key](softmax[key](0 * x[seq → key] + 0 * x) * x[seq → key]) + 100 * position(seq)\n"
-    text = text.replace("sum[key](softmax[key](0 * x[seq → key] + 0 * x) * x[seq → key])", "mean[key](x[seq → key]) + 0 * x")
+    text = (
+        "from functions import softmax\n"
+        "model M(x[seq]) → [seq] = sum[key](softmax[key](0 * x[seq → key] + 0 * x) "
+        "* x[seq → key]) + 100 * position(seq)\n"
+    )
+    text = text.replace(
+        "sum[key](softmax[key](0 * x[seq → key] + 0 * x) * x[seq → key])", "mean[key](x[seq → key]) + 0 * x"
+    )
     found = value(text, x=[[1.0, 50, 3]], attention_mask=[[1, 0, 1]])
     close(found, [[2.0, 102, 202]])
 
@@ -134,7 +153,9 @@ def test_a_hole_is_a_key_that_nobody_may_see() -> None:
 def test_cls_under_left_padding() -> None:
     """BL-31"""
     text = "config\n    d = 1\nmodel M(x[seq]) → [] = x[seq = 0]\n"
-    close(value(text, x=[[9.0, 9, 5, 6], [1, 2, 3, 4]], attention_mask=[[0, 0, 1, 1], [1, 1, 1, 1]]), [5.0, 1.0])
+    close(
+        value(text, x=[[9.0, 9, 5, 6], [1, 2, 3, 4]], attention_mask=[[0, 0, 1, 1], [1, 1, 1, 1]]), [5.0, 1.0]
+    )
 
 
 def test_a_mean_over_padding_and_over_nothing() -> None:
@@ -145,7 +166,10 @@ def test_a_mean_over_padding_and_over_nothing() -> None:
 
 
 def test_two_lengths_have_two_masks() -> None:
-    text = "model M(x[seq] as input_ids, y[tgt] as decoder_input_ids) → x[] = mean[seq](x), y[tgt] = y - mean[tgt](y)\n"
+    text = (
+        "model M(x[seq] as input_ids, y[tgt] as decoder_input_ids) → x[] = mean[seq](x), "
+        "y[tgt] = y - mean[tgt](y)\n"
+    )
     found = run(
         text,
         input_ids=[[1.0, 3, 9], [5, 5, 5]],
@@ -166,13 +190,18 @@ config
 block Head(t[seq]) → [seq, vocab] = E[vocab = t] @ W
     weights E : [vocab, d]
             W : [d → vocab]
-objective lm(tokens[batch, seq] as input_ids, labels[batch, seq]) → loss = mean[batch, seq if labels ≠ ignore](losses)
-    where losses = nll[vocab](head(tokens), labels)
+objective lm(tokens[batch, seq] as input_ids, labels[batch, seq]) → loss = mean[batch, seq if use](losses)
+    where use = labels ≠ ignore
+          losses = nll[vocab](head(tokens), labels)
     uses head : Head
 """
 
 
-@pytest.mark.parametrize("mask", [v for k, v in CASES.items() if k not in ("all empty",)], ids=[k for k in CASES if k != "all empty"])
+@pytest.mark.parametrize(
+    "mask",
+    [v for k, v in CASES.items() if k not in ("all empty",)],
+    ids=[k for k in CASES if k != "all empty"],
+)
 def test_an_objective_is_the_mean_over_all_real_tokens(mask: list[list[int]]) -> None:
     seen = np.array(mask, bool)
     tokens, labels = rng(1).integers(0, 11, seen.shape), rng(2).integers(0, 11, seen.shape)
@@ -183,7 +212,10 @@ def test_an_objective_is_the_mean_over_all_real_tokens(mask: list[list[int]]) ->
     log_p = z - np.log(np.exp(z).sum(-1, keepdims=True))
     use = seen & (labels != -100)
     losses = -np.take_along_axis(log_p, np.maximum(labels, 0)[..., None], 2)[..., 0]
-    close(value(graph, w, input_ids=tokens, labels=labels, attention_mask=seen), losses[use].sum() / max(use.sum(), 1))
+    close(
+        value(graph, w, input_ids=tokens, labels=labels, attention_mask=seen),
+        losses[use].sum() / max(use.sum(), 1),
+    )
 
 
 def test_the_size_of_a_length_is_one_per_example_in_an_objective() -> None:
@@ -195,7 +227,8 @@ def test_the_size_of_a_length_is_one_per_example_in_an_objective() -> None:
 
 def test_the_next_token_of_an_example() -> None:
     text = (
-        "from functions import shift\nobjective O(x[batch, seq] as input_ids) → [batch, seq] = shift[seq](x, 1, -100)\n"
+        "from functions import shift\n"
+        "objective O(x[batch, seq] as input_ids) → [batch, seq] = shift[seq](x, 1, -100)\n"
     )
     x = np.array([[1, 2, 3, 4], [5, 6, 0, 0]])
     found = value(text, input_ids=x, attention_mask=[[1, 1, 1, 1], [1, 1, 0, 0]])
@@ -205,27 +238,41 @@ def test_the_next_token_of_an_example() -> None:
 
 def test_renaming_the_batch_takes_the_lengths_along() -> None:
     """In-batch negatives: the lengths of the documents belong to `candidate` then."""
-    text = "objective O(x[batch, seq] as input_ids) → [batch, candidate] = mean[seq](x) - m[batch → candidate]\n    where m = mean[seq](x)\n"
-    text = text.replace("[batch, candidate] = mean[seq](x) - m[batch → candidate]", "[batch, candidate] = t").replace("    where m", "    where t[batch, candidate] = m - m[batch → candidate]\n          m")
+    text = (
+        "objective O(x[batch, seq] as input_ids) → [batch, candidate] = mean[seq](x) "
+        "- m[batch → candidate]\n    where m = mean[seq](x)\n"
+    )
+    text = text.replace(
+        "[batch, candidate] = mean[seq](x) - m[batch → candidate]", "[batch, candidate] = t"
+    ).replace("    where m", "    where t[batch, candidate] = m - m[batch → candidate]\n          m")
     x, mask = np.array([[1.0, 3, 9], [5, 9, 9]]), np.array([[1, 1, 0], [1, 0, 0]])
     close(value(text, input_ids=x, attention_mask=mask), [[0.0, -3.0], [3.0, 0.0]])
 
 
 def test_late_interaction_over_all_pairs() -> None:
-    """For each pair (batch, candidate): the sum over query tokens of the largest product with a document token."""
+    """For each pair (batch, candidate): the sum over query tokens of the best match in the document."""
     text = (
-        "config\n    d = 2\nobjective O(q[batch, left, d], p[batch, right, d]) → [batch, candidate] = sum[left](max[right](s))\n"
+        "config\n    d = 2\n"
+        "objective O(q[batch, left, d], p[batch, right, d]) → [batch, candidate] = "
+        "sum[left](max[right](s))\n"
         "    where s = q @[d] p[batch → candidate]\n"
     )
     q, p = rng(1).normal(size=(2, 3, 2)), rng(2).normal(size=(2, 4, 2))
     pm, qm = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool), np.array([[1, 1, 0], [1, 1, 1]], bool)
     s = np.einsum("bld,crd->bclr", q, p)
     best = np.where(pm[None, :, None, :], s, -np.inf).max(-1)
-    close(value(text, q=q, p=p, attention_mask=qm, decoder_attention_mask=pm), np.where(qm[:, None], best, 0).sum(-1))
+    close(
+        value(text, q=q, p=p, attention_mask=qm, decoder_attention_mask=pm),
+        np.where(qm[:, None], best, 0).sum(-1),
+    )
 
 
 def test_a_scan_keeps_the_law() -> None:
-    text = "model M(x[seq] as input_ids) → [] = s[seq]\n    where\n        s[0] = 0 * x[seq = 0]\n        for t in seq:\n            s[t + 1] = s[t] / 2 + x[seq = t]\n"
+    text = (
+        "model M(x[seq] as input_ids) → [] = s[seq]\n    where\n"
+        "        s[0] = 0 * x[seq = 0]\n        for t in seq:\n"
+        "            s[t + 1] = s[t] / 2 + x[seq = t]\n"
+    )
     x, mask = rng(1).normal(size=(2, 4)), np.array([[1, 1, 1, 1], [0, 1, 1, 0]])
     found = value(text, input_ids=x, attention_mask=mask)
     close(found[1:], value(text, input_ids=x[1:, 1:3]))

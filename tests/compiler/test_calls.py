@@ -20,7 +20,8 @@ block MultiHead(x[seq, d], m[key, d]) → [seq, d] = attention[key](x @ W_Q, m @
 def attend(x: np.ndarray, w: dict[str, np.ndarray], prefix: str) -> np.ndarray:
     q, k, v = (np.einsum("bsd,dhk->bhsk", x, w[f"{prefix}.W_{n}"]) for n in "QKV")
     heads = softmax(q @ k.transpose(0, 1, 3, 2) / np.sqrt(q.shape[-1])) @ v
-    return np.einsum("bhsk,hkd->bsd", heads, w[f"{prefix}.W_O"])
+    result: np.ndarray = np.einsum("bhsk,hkd->bsd", heads, w[f"{prefix}.W_O"])
+    return result
 
 
 def test_binding_an_axis_equals_renaming_the_argument() -> None:
@@ -34,9 +35,7 @@ def test_binding_an_axis_equals_renaming_the_argument() -> None:
 def test_a_lifted_axis_with_the_name_of_a_formal_is_not_captured() -> None:
     """The caller's key is carried along by a formula that has a key of its own."""
     text = (
-        "config\n    key = 3\n"
-        "f[key](x[key]) = sum[key](x)\n"
-        "model M(x[key, seq]) → [key] = f[key = seq](x)\n"
+        "config\n    key = 3\nf[key](x[key]) = sum[key](x)\nmodel M(x[key, seq]) → [key] = f[key = seq](x)\n"
     )
     x = rng(2).normal(size=(1, 3, 5))
     close(value(text, x=x), x.sum(-1))
@@ -64,7 +63,10 @@ def test_an_axis_that_a_body_makes_may_not_meet_a_lifted_one_of_that_name() -> N
 
 
 def test_self_attention_by_a_formula_without_a_rename() -> None:
-    text = HEADS.split("block")[0] + "model M(x[seq, d]) → [seq, d] = general_attention[key = seq](x, x, x, dot)\n"
+    text = (
+        HEADS.split("block")[0]
+        + "model M(x[seq, d]) → [seq, d] = general_attention[key = seq](x, x, x, dot)\n"
+    )
     scores = X @ X.transpose(0, 2, 1)
     close(value(text, x=X), softmax(scores) @ X)
 
@@ -94,17 +96,25 @@ def test_an_instance_with_weights_as_a_score_function() -> None:
     )
     y, w = rng(3).normal(size=(2, 5, 4)), weight_values(lowered(text))["s.W"]
     close(value(text, x=X, y=y), softmax(X @ w @ y.transpose(0, 2, 1)) @ y)
-    itself = text.replace(", y[key, d]", "").replace("general_attention[key](x, y, y, s)", "general_attention[key = seq](x, x, x, s)")
+    itself = text.replace(", y[key, d]", "").replace(
+        "general_attention[key](x, y, y, s)", "general_attention[key = seq](x, x, x, s)"
+    )
     close(value(itself, x=X), softmax(X @ w @ X.transpose(0, 2, 1)) @ X)
 
 
 def test_an_activation_as_an_argument() -> None:
-    text = "from functions import relu\napply(f, x) = f(x) + f(-x)\nmodel M(x[seq, d]) → [seq, d] = apply(relu, x)\n"
+    text = (
+        "from functions import relu\napply(f, x) = f(x) + f(-x)\n"
+        "model M(x[seq, d]) → [seq, d] = apply(relu, x)\n"
+    )
     close(value(text, x=X), np.abs(X))
 
 
 def test_a_builtin_as_an_argument() -> None:
-    close(value("apply(f, x) = f(f(x))\nmodel M(x[seq, d]) → [seq, d] = apply(tanh, x)\n", x=X), np.tanh(np.tanh(X)))
+    close(
+        value("apply(f, x) = f(f(x))\nmodel M(x[seq, d]) → [seq, d] = apply(tanh, x)\n", x=X),
+        np.tanh(np.tanh(X)),
+    )
 
 
 def test_a_block_as_a_sublayer() -> None:
@@ -145,8 +155,7 @@ def test_a_local_function_binds_an_axis_twice_without_a_rename() -> None:
 
 def test_a_local_function_with_a_restricted_axis() -> None:
     text = (
-        "model M(x[seq, d]) → [seq, d] = centred[d if x > 0](x)\n"
-        "    where centred[j](t) = t - mean[j](t)\n"
+        "model M(x[seq, d]) → [seq, d] = centred[d if x > 0](x)\n    where centred[j](t) = t - mean[j](t)\n"
     )
     mean = np.where(X > 0, X, 0).sum(-1, keepdims=True) / np.maximum((X > 0).sum(-1, keepdims=True), 1)
     close(value(text, x=X), np.where(X > 0, X - mean, 0))
@@ -159,7 +168,9 @@ def test_a_local_function_as_an_argument() -> None:
     )
     y = rng(3).normal(size=(2, 5, 4))
     close(value(text, x=X, y=y), softmax(X @ y.transpose(0, 2, 1) / 2) @ y)
-    itself = text.replace(", y[key, d]", "").replace("general_attention[key](x, y, y, f)", "general_attention[key = seq](x, x, x, f)")
+    itself = text.replace(", y[key, d]", "").replace(
+        "general_attention[key](x, y, y, f)", "general_attention[key = seq](x, x, x, f)"
+    )
     close(value(itself, x=X), softmax(X @ X.transpose(0, 2, 1) / 2) @ X)
 
 
@@ -181,7 +192,8 @@ def test_an_instance_with_a_config_of_its_own() -> None:
         "config\n    d = 8\n    head = 2\n    dk = d / head\n    label = 3\n"
         "block Small(x[label]) → [label] = (x @ U) @ V\n"
         "    weights U : [label → head dk]\n            V : [head dk → label]\n"
-        "model M(x[seq, label]) → [seq, label] = G(x) + D(x)\n    uses G : Small(d = d / 2)\n         D : Small\n"
+        "model M(x[seq, label]) → [seq, label] = G(x) + D(x)\n"
+        "    uses G : Small(d = d / 2)\n         D : Small\n"
     )
     graph = lowered(text)
     shapes = {one.name: one.shape for one in graph.weights}
@@ -204,7 +216,8 @@ def test_the_axes_of_two_configs_do_not_mix() -> None:
 def test_an_argument_by_declaration() -> None:
     text = (
         "block Scale(x[d], by = 1) → [d] = by * x\n"
-        "model M(x[seq, d]) → [seq, d] = twice(x) + once(x)\n    uses twice : Scale(by = 2)\n         once : Scale\n"
+        "model M(x[seq, d]) → [seq, d] = twice(x) + once(x)\n"
+        "    uses twice : Scale(by = 2)\n         once : Scale\n"
     )
     close(value(text, x=X), 3 * X)
 
@@ -213,7 +226,8 @@ def test_parts_of_a_call() -> None:
     text = HEADS + (
         "block Attend(x[seq, d]) → [seq, d] = A @[key] x[seq → key]\n"
         "    where A = softmax[key](scores)\n          scores = x @[d] x[seq → key]\n"
-        "model M(x[seq, d]) → [seq, d] = a, scores[seq, key] = a.scores\n    where a = attend(x)\n    uses attend : Attend\n"
+        "model M(x[seq, d]) → [seq, d] = a, scores[seq, key] = a.scores\n"
+        "    where a = attend(x)\n    uses attend : Attend\n"
     )
     from tests.compiler.spec_tools import run
 
@@ -239,7 +253,10 @@ def test_a_defaulted_parameter_may_lack_its_axes_a_required_one_may_not() -> Non
 
 
 def test_defaults_are_evaluated_inside() -> None:
-    text = "f[d](x[d], n = √d, twice = 2 * n) = x * n * twice\nmodel M(x[seq, d]) → [seq, d] = f(x)\nconfig\n    d = 4\n"
+    text = (
+        "f[d](x[d], n = √d, twice = 2 * n) = x * n * twice\n"
+        "model M(x[seq, d]) → [seq, d] = f(x)\nconfig\n    d = 4\n"
+    )
     close(value(text, x=X), X * 8)
 
 
@@ -249,7 +266,8 @@ def test_a_bias_with_a_head_of_its_own_must_be_declared() -> None:
         "from functions import softmax\nconfig\n    d = 4\n    head = 2\n    dk = 2\n    bucket = 7\n"
         "block A(x[seq, d], bias[seq, key, head] = 0) → [seq, key, head] = softmax[key](Q @[dk] K + bias)\n"
         "    where Q = x @ W_Q\n          K = x[seq → key] @ W_K\n    weights W_Q, W_K : [d → head dk]\n"
-        "model M(x[seq, d], b[bucket, head]) → [seq, key, head] = a(x, b[bucket = index(seq)[seq → key] - index(seq) + 3])\n"
+        "model M(x[seq, d], b[bucket, head]) → [seq, key, head] = a(x, b[bucket = "
+        "index(seq)[seq → key] - index(seq) + 3])\n"
         "    uses a : A\n"
     )
     w, b = weight_values(lowered(text)), rng(5).normal(size=(2, 7, 2))
@@ -257,7 +275,15 @@ def test_a_bias_with_a_head_of_its_own_must_be_declared() -> None:
     i = np.arange(3)
     bias = b[:, i[None, :] - i[:, None] + 3]
     close(value(text, x=X, b=b), softmax(np.einsum("bshk,bthk->bsth", q, k) + bias, 2))
-    close(value(text.replace(", b[bucket = index(seq)[seq → key] - index(seq) + 3]", "").replace(", b[bucket, head]", ""), x=X), softmax(np.einsum("bshk,bthk->bsth", q, k), 2))
+    close(
+        value(
+            text.replace(", b[bucket = index(seq)[seq → key] - index(seq) + 3]", "").replace(
+                ", b[bucket, head]", ""
+            ),
+            x=X,
+        ),
+        softmax(np.einsum("bshk,bthk->bsth", q, k), 2),
+    )
 
 
 def test_wrong_arguments() -> None:
@@ -274,11 +300,18 @@ def test_a_definition_may_not_call_itself() -> None:
 
 
 def test_two_axes_of_one_argument_bound_to_two_formals() -> None:
-    text = "f[i, j](x[i, j]) = x - mean[i](x) + 2 * mean[j](x)\nmodel M(x[seq, d]) → [seq, d] = f[i = d, j = seq](x)\n"
+    text = (
+        "f[i, j](x[i, j]) = x - mean[i](x) + 2 * mean[j](x)\n"
+        "model M(x[seq, d]) → [seq, d] = f[i = d, j = seq](x)\n"
+    )
     close(value(text, x=X), X - X.mean(-1, keepdims=True) + 2 * X.mean(-2, keepdims=True))
 
 
 def test_swapped_names() -> None:
     """The caller's a is the formal b and the other way round."""
-    text = "config\n    a = 3\n    b = 4\nf[a, b](x[a, b]) = x - 2 * mean[a](x)\nmodel M(x[a, b]) → [a, b] = f[a = b, b = a](x)\n"
+    text = (
+        "config\n    a = 3\n    b = 4\n"
+        "f[a, b](x[a, b]) = x - 2 * mean[a](x)\n"
+        "model M(x[a, b]) → [a, b] = f[a = b, b = a](x)\n"
+    )
     close(value(text, x=X), X - 2 * X.mean(-1, keepdims=True))

@@ -15,7 +15,8 @@ def test_parts_stand_one_after_the_other() -> None:
 
 def test_the_classification_head_of_a_pair() -> None:
     text = (
-        f"{C}from functions import softmax\nblock Head(u[d], v[d]) → [label] = softmax[label]([u; v; |u - v|][d → pair] @ W)\n"
+        f"{C}from functions import softmax\n"
+        "block Head(u[d], v[d]) → [label] = softmax[label]([u; v; |u - v|][d → pair] @ W)\n"
         "    weights W : [pair → label]\nmodel M(u[d], v[d]) → [label] = head(u, v)\n    uses head : Head\n"
     )
     w = weight_values(lowered(text))["head.W"]
@@ -24,24 +25,38 @@ def test_the_classification_head_of_a_pair() -> None:
 
 
 def test_the_new_axis_may_be_sized_by_the_parts() -> None:
-    close(value("config\n    d = 4\nmodel M(u[d], v[d]) → [both] = [u; v][d → both]\n", u=U, v=V), np.concatenate([U, V], -1))
+    close(
+        value("config\n    d = 4\nmodel M(u[d], v[d]) → [both] = [u; v][d → both]\n", u=U, v=V),
+        np.concatenate([U, V], -1),
+    )
 
 
 def test_parts_of_other_lengths() -> None:
     text = "config\n    d = 4\n    e = 3\nmodel M(u[d], v[e]) → [both] = [u; v[e → d]][d → both]\n"
     assert codes(text) or True
     w = rng(3).normal(size=(2, 3))
-    close(value("config\n    d = 4\nmodel M(u[d]) → [both] = [u; sum[d](u)][d → both]\n", u=U), np.concatenate([U, U.sum(-1, keepdims=True)], -1))
+    close(
+        value("config\n    d = 4\nmodel M(u[d]) → [both] = [u; sum[d](u)][d → both]\n", u=U),
+        np.concatenate([U, U.sum(-1, keepdims=True)], -1),
+    )
     assert w.shape == (2, 3)
 
 
 def test_a_part_without_the_axis_is_one_entry() -> None:
-    text = "config\n    d = 4\nmodel M(x[seq, d], first[d]) → [seq] = sum[slot](y)\n    where y = [1; x][d → slot] @[slot] [2; x][d → slot] + 0 * x[d = 0]\n"
+    text = (
+        "config\n    d = 4\n"
+        "model M(x[seq, d], first[d]) → [seq] = sum[slot](y)\n"
+        "    where y = [1; x][d → slot] @[slot] [2; x][d → slot] + 0 * x[d = 0]\n"
+    )
     assert codes(text)
 
 
 def test_a_learned_sink_is_one_more_logit() -> None:
-    text = "from functions import softmax\nconfig\n    key = 3\n    s = 1 / 2\nmodel M(x[key]) → [slot] = softmax[slot]([s; x][key → slot])\n"
+    text = (
+        "from functions import softmax\nconfig\n    key = 3\n"
+        "    s = 1 / 2\n"
+        "model M(x[key]) → [slot] = softmax[slot]([s; x][key → slot])\n"
+    )
     x = rng(3).normal(size=(2, 3))
     z = np.concatenate([np.full((2, 1), 0.5), x], -1)
     close(value(text, x=x), np.exp(z) / np.exp(z).sum(-1, keepdims=True))
@@ -104,5 +119,8 @@ def test_hyper_connections_by_a_new_axis() -> None:
     w, h = weight_values(lowered(text)), np.broadcast_to(U[:, None], (2, 2, 4))
     for number in range(3):
         a, b = w["mix[layers].A"][number], w["mix[layers].B"][number]
-        h = np.einsum("bsd,st->btd", h, a) + np.tanh(np.einsum("bsd,s->bd", h, b))[:, None] * np.arange(2)[:, None]
+        h = (
+            np.einsum("bsd,st->btd", h, a)
+            + np.tanh(np.einsum("bsd,s->bd", h, b))[:, None] * np.arange(2)[:, None]
+        )
     close(value(text, x=U), h.sum(1))

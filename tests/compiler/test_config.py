@@ -4,14 +4,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.compiler.spec_tools import close, codes, lowered, rng, value, weight_values
 from transformula.compiler.config import Config, read_config
 from transformula.compiler.driver import load_module
 from transformula.grammar.diagnostics import TransformulaError
 
-from tests.compiler.spec_tools import close, codes, lowered, rng, value, weight_values
-
 X = rng(1).normal(size=(2, 3, 4))  # [batch, seq, d]
 END = "model M(x[seq]) → [seq] = x\n"
+ACTIVATION = """\
+from functions import relu, silu
+
+config
+    act : activation = relu as act
+
+choice activation
+    "relu"          = relu
+    "silu", "swish" = silu
+    "tanh"          = tanh
+
+model M(x[seq]) → [seq] = act(x)
+"""
 
 
 def entry(text: str, name: str, config: dict[str, Any] | None = None, **settings: Any) -> Any:
@@ -61,10 +74,14 @@ def test_order_does_not_matter() -> None:
 
 
 def test_config_may_not_go_in_a_circle() -> None:
-    assert codes(f"config\n    a = b + 1\n    b = a\nmodel M(x[seq]) → [seq] = x * a\n") == {"C603"}
+    assert codes("config\n    a = b + 1\n    b = a\nmodel M(x[seq]) → [seq] = x * a\n") == {"C603"}
 
 
-DIVIDED = "config\n    d = 12 as hidden_size\n    head = 2 as num_attention_heads\n    dk = d / head\nmodel M(x[seq, d]) → [seq, head, dk] = x[d → head dk]\n"
+DIVIDED = (
+    "config\n    d = 12 as hidden_size\n"
+    "    head = 2 as num_attention_heads\n    dk = d / head\n"
+    "model M(x[seq, d]) → [seq, head, dk] = x[d → head dk]\n"
+)
 
 
 def test_a_size_that_does_not_divide_names_both_values() -> None:
@@ -85,7 +102,9 @@ def test_a_quotient_that_is_no_size_may_be_any_number() -> None:
 def test_bl_19_a_head_width_of_its_own() -> None:
     text = (
         "config\n    d = 6 as hidden_size\n    head = 2 as heads\n    dk = d / head as head_dim\n"
-        "block A(x[d]) → [d] = (x @ W) * (1 / √dk) @ W_O\n    weights W : [d → head dk]\n            W_O : [head dk → d]\n"
+        "block A(x[d]) → [d] = (x @ W) * (1 / √dk) @ W_O\n"
+        "    weights W : [d → head dk]\n"
+        "            W_O : [head dk → d]\n"
         "model M(x[seq, d]) → [seq, d] = a(x)\n    uses a : A\n"
     )
     assert [one.shape for one in lowered(text).weights] == [(6, 2, 3), (2, 3, 6)]
@@ -124,14 +143,23 @@ def test_bl_20_keys_that_nothing_reads_are_known() -> None:
     assert Config(module, {"hidden_size": 3, "foo": 1}).unread() == ["foo"]
 
 
-@pytest.mark.parametrize(("given", "code"), [({"d": "a"}, "C605"), ({"d": [1]}, "C605"), ({"d": 2.5}, "C601"), ({"act": "mish"}, "C602"), ({"act": 3}, "C605")])
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"d": "a"}, "C605"),
+        ({"d": [1]}, "C605"),
+        ({"d": 2.5}, "C601"),
+        ({"act": "mish"}, "C602"),
+        ({"act": 3}, "C605"),
+    ],
+)
 def test_values_of_the_wrong_kind(given: dict[str, Any], code: str) -> None:
-    text = "from functions import relu, silu\nconfig\n    d = 6 as d\n    act : activation = relu as act\nchoice activation\n    \"relu\" = relu\n    \"silu\", \"swish\" = silu\nmodel M(x[seq, d]) → [seq, d] = act(x)\n"
+    text = ACTIVATION.replace("config\n", "config\n    d = 6 as d\n").replace("[seq]", "[seq, d]")
     assert codes(text, None, given) == {code}
 
 
 def test_choice_tables() -> None:
-    text = "from functions import relu, silu\nconfig\n    act : activation = relu as act\nchoice activation\n    \"relu\" = relu\n    \"silu\", \"swish\" = silu\n    \"tanh\" = tanh\nmodel M(x[seq]) → [seq] = act(x)\n"
+    text = ACTIVATION
     x = rng(2).normal(size=(1, 5))
     close(value(text, x=x), np.maximum(x, 0))
     close(value(text, x=x, config={"act": "swish"}), x / (1 + np.exp(-x)))
@@ -139,20 +167,28 @@ def test_choice_tables() -> None:
 
 
 def test_choices_are_compared() -> None:
-    text = "config\n    act : kind = \"a\" as act\nchoice kind\n    \"a\" = 1\n    \"b\" = 2\nmodel M(x[seq]) → [seq] = x * act\n"
+    text = (
+        'config\n    act : kind = "a" as act\nchoice kind\n    "a" = 1\n    "b" = 2\n'
+        "model M(x[seq]) → [seq] = x * act\n"
+    )
     close(value(text, x=np.ones((1, 1)), config={"act": "b"}), [[2.0]])
-    plain = "config\n    mode = \"a\" as mode\nmodel M(x[seq]) → [seq] = x if mode == \"a\" else 2 * x\n"
+    plain = 'config\n    mode = "a" as mode\nmodel M(x[seq]) → [seq] = x if mode == "a" else 2 * x\n'
     close(value(plain, x=np.ones((1, 1)), config={"mode": "b"}), [[2.0]])
 
 
 VECTOR = (
     "config\n    layers = 4\n    local[l: layers] = {} as layer_types\n"
-    "model M(x[seq]) → [seq] = h[layers]\n    where\n        h[0] = x\n        for l in layers:\n            h[l + 1] = {}\n"
+    "model M(x[seq]) → [seq] = h[layers]\n    where\n"
+    "        h[0] = x\n        for l in layers:\n"
+    "            h[l + 1] = {}\n"
 )
 
 
 def test_a_vector_by_formula() -> None:
-    close(value(VECTOR.format("l % 2 == 0", "2 * h[l] if local[layers = l] else h[l] + 1"), x=np.ones((1, 1))), [[((1 * 2) + 1) * 2 + 1.0]])
+    close(
+        value(VECTOR.format("l % 2 == 0", "2 * h[l] if local[layers = l] else h[l] + 1"), x=np.ones((1, 1))),
+        [[((1 * 2) + 1) * 2 + 1.0]],
+    )
 
 
 def test_a_vector_from_the_file() -> None:
@@ -167,9 +203,14 @@ def test_a_vector_may_be_read_with_plain_brackets() -> None:
 
 
 def test_a_vector_of_texts() -> None:
-    text = VECTOR.format("\"full\"", "2 * h[l] if local[layers = l] else h[l] + 1").replace("local[l: layers] = ", "local[l: layers] : kind = ")
-    text += "choice kind\n    \"sliding\" = true\n    \"full\" = false\n"
-    close(value(text, x=np.ones((1, 1)), config={"layer_types": ["sliding", "full", "full", "sliding"]}), [[8.0]])
+    text = VECTOR.format('"full"', "2 * h[l] if local[layers = l] else h[l] + 1").replace(
+        "local[l: layers] = ", "local[l: layers] : kind = "
+    )
+    text += 'choice kind\n    "sliding" = true\n    "full" = false\n'
+    close(
+        value(text, x=np.ones((1, 1)), config={"layer_types": ["sliding", "full", "full", "sliding"]}),
+        [[8.0]],
+    )
 
 
 def test_a_vector_of_the_wrong_length() -> None:

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from transformula.compiler import draws
 
 from tests.compiler.spec_tools import Array, close, codes, lowered, rng, value
+from transformula.compiler import draws
 
 X = rng(1).normal(size=(3, 5))
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]], bool)
@@ -89,18 +89,27 @@ def test_each_call_of_a_formula_draws_anew() -> None:
 def test_each_instance_and_each_layer_draws_anew() -> None:
     text = (
         "config\n    layers = 4\nblock Noise(x[seq]) → [seq] = x + uniform[seq](0, 1)\n"
-        "model M(x[seq]) → [seq] = {}\n    where\n        h[0] = 0 * x\n        for l in layers:\n            h[l + 1] = noise[l](h[l])\n"
+        "model M(x[seq]) → [seq] = {}\n    where\n"
+        "        h[0] = 0 * x\n        for l in layers:\n"
+        "            h[l + 1] = noise[l](h[l])\n"
         "    uses noise[layers] : Noise\n"
     )
     first = value(text.format("h[1]"), x=X)
     total = value(text.format("h[layers]"), x=X)
     assert np.abs(total - 4 * first).min() > 1e-6
-    two = "block Noise(x[seq]) → [seq] = uniform[seq](0, 1)\nmodel M(x[seq]) → [seq] = a(x) - b(x)\n    uses a, b : Noise\n"
+    two = (
+        "block Noise(x[seq]) → [seq] = uniform[seq](0, 1)\n"
+        "model M(x[seq]) → [seq] = a(x) - b(x)\n"
+        "    uses a, b : Noise\n"
+    )
     assert np.abs(value(two, x=X)).min() > 0
 
 
 def test_brackets_name_the_visible_axes_of_a_draw() -> None:
-    whole = value("config\n    d = 4\nmodel M(x[seq, d]) → [seq, d] = x * (1 if bernoulli[seq](0.5) else 0)\n", x=np.ones((2, 20, 4)))
+    whole = value(
+        "config\n    d = 4\nmodel M(x[seq, d]) → [seq, d] = x * (1 if bernoulli[seq](0.5) else 0)\n",
+        x=np.ones((2, 20, 4)),
+    )
     assert (whole.min(-1) == whole.max(-1)).all()
     assert {0.0, 1.0} == set(whole.ravel())
 
@@ -113,7 +122,9 @@ def test_a_draw_without_axes_is_one_per_example() -> None:
 
 
 def test_lifted_axes_draw_anew() -> None:
-    text = "noise(x[d]) = x + uniform(0, 1)\nmodel M(x[seq, d]) → [seq, d] = noise(x) - x\nconfig\n    d = 2\n"
+    text = (
+        "noise(x[d]) = x + uniform(0, 1)\nmodel M(x[seq, d]) → [seq, d] = noise(x) - x\nconfig\n    d = 2\n"
+    )
     found = value(text, x=np.zeros((1, 6, 2)))
     close(found[..., 0], found[..., 1])
     assert len(np.unique(found[0, :, 0])) == 6
@@ -165,6 +176,11 @@ def test_uniform_numbers_are_uniform() -> None:
 
 
 def test_a_draw_in_a_scan_is_new_at_each_step() -> None:
-    text = "model M(x[seq]) → [seq] = s[index(seq) + 1] - s[index(seq)]\n    where\n        s[0] = 0 * x[seq = 0]\n        for t in seq:\n            s[t + 1] = s[t] + uniform(0, 1)\n"
+    text = (
+        "model M(x[seq]) → [seq] = s[index(seq) + 1] - s[index(seq)]\n"
+        "    where\n        s[0] = 0 * x[seq = 0]\n"
+        "        for t in seq:\n"
+        "            s[t + 1] = s[t] + uniform(0, 1)\n"
+    )
     found = value(text, x=np.zeros((2, 6)))
     assert len(np.unique(found.round(9))) == 12

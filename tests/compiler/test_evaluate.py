@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+
+from tests.compiler.spec_tools import Array, close, rng
 from transformula.compiler import ir, ops
 from transformula.compiler.evaluate import Evaluator, Lengths, align
 from transformula.compiler.ir import Axis, Length, Node
 
-from tests.compiler.spec_tools import Array, close, rng
-
-A, B, C, BATCH, SEQ = Axis("a", 3), Axis("b", 4), Axis("c", 2), Axis("batch", Length("batch")), Axis("seq", Length("seq"), Axis("batch", Length("batch")))
+A, B, C, BATCH, SEQ = (
+    Axis("a", 3),
+    Axis("b", 4),
+    Axis("c", 2),
+    Axis("batch", Length("batch")),
+    Axis("seq", Length("seq"), Axis("batch", Length("batch"))),
+)
 X, Y = ir.input_("x", (A, B), "real"), ir.input_("y", (B, C), "real")
 FLOATS = st.floats(-5, 5, allow_nan=False, width=32)
 QUICK = settings(max_examples=25, deadline=None)
@@ -34,25 +40,52 @@ def numbers(*shape: int) -> st.SearchStrategy[Array]:
 
 
 REAL: Mapping[str, Any] = {
-    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "abs": np.abs,
-    "floor": np.floor, "ceil": np.ceil, "sign": np.sign, "neg": np.negative, "erf": np.vectorize(math.erf), "stop": lambda x: x,
-}  # fmt: skip
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "tanh": np.tanh,
+    "sin": np.sin,
+    "cos": np.cos,
+    "abs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "sign": np.sign,
+    "neg": np.negative,
+    "erf": np.vectorize(math.erf),
+    "stop": lambda x: x,
+}
 
 
-@pytest.mark.parametrize("name", [n for n, row in ops.FUNCTIONS.items() if row.arity == 1 and row.takes != "truth"])
+@pytest.mark.parametrize(
+    "name", [n for n, row in ops.FUNCTIONS.items() if row.arity == 1 and row.takes != "truth"]
+)
 def test_functions_of_one_number(name: str) -> None:
     x = np.abs(rng(1).normal(size=(3, 4))) + 0.1
     close(run(ir.apply(name, X), x=x), REAL[name](x))
 
 
 TWO: Mapping[str, Any] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "//": np.floor_divide, "%": np.mod, "^": np.power,
-    "max": np.maximum, "min": np.minimum, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
-    "==": np.equal, "!=": np.not_equal,
-}  # fmt: skip
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "//": np.floor_divide,
+    "%": np.mod,
+    "^": np.power,
+    "max": np.maximum,
+    "min": np.minimum,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
 
 
-@pytest.mark.parametrize("name", [n for n, row in ops.FUNCTIONS.items() if row.arity == 2 and row.takes != "truth"])
+@pytest.mark.parametrize(
+    "name", [n for n, row in ops.FUNCTIONS.items() if row.arity == 2 and row.takes != "truth"]
+)
 def test_functions_of_two_numbers_align_by_name(name: str) -> None:
     x, y = np.abs(rng(1).normal(size=(3, 4))) + 0.1, np.abs(rng(2).normal(size=(4, 2))) + 0.1
     found = run(ir.apply(name, X, Y), x=x, y=y)
@@ -60,7 +93,9 @@ def test_functions_of_two_numbers_align_by_name(name: str) -> None:
 
 
 def test_every_function_has_a_test_row() -> None:
-    assert {n for n, row in ops.FUNCTIONS.items() if row.takes != "truth" and row.arity < 3} == set(REAL) | set(TWO)
+    assert {n for n, row in ops.FUNCTIONS.items() if row.takes != "truth" and row.arity < 3} == set(
+        REAL
+    ) | set(TWO)
 
 
 def test_logic_and_selection() -> None:
@@ -91,7 +126,7 @@ def test_contraction_is_linear(x: Array, z: Array, y: Array) -> None:
     close(run(node, x=x + z, y=y), run(node, x=x, y=y) + run(node, x=z, y=y), 1e-8)
 
 
-SUMS = {"sum": np.sum, "mean": np.mean, "prod": np.prod, "max": np.max, "min": np.min}
+SUMS: Mapping[str, Any] = {"sum": np.sum, "mean": np.mean, "prod": np.prod, "max": np.max, "min": np.min}
 
 
 @pytest.mark.parametrize("kind", SUMS)
@@ -210,7 +245,13 @@ def test_a_place_beyond_an_examples_end_is_undefined() -> None:
 
 
 def test_floor_forgives_rounding() -> None:
-    close(run(ir.apply("floor", ir.apply("/", ir.apply("log", X), ir.const(math.log(2)))), x=np.full((3, 4), 8.0)), np.full((3, 4), 3.0))
+    close(
+        run(
+            ir.apply("floor", ir.apply("/", ir.apply("log", X), ir.const(math.log(2)))),
+            x=np.full((3, 4), 8.0),
+        ),
+        np.full((3, 4), 3.0),
+    )
 
 
 @pytest.mark.parametrize("target", [(A, B), (B, A), (C, A, B), (B, C, A)])

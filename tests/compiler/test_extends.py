@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.compiler.spec_tools import close, rng, value, weight_values
 from transformula.compiler.driver import check, compile_graph
 from transformula.compiler.ir import Graph
 from transformula.grammar.diagnostics import TransformulaError
-
-from tests.compiler.spec_tools import close, rng, value, weight_values
 
 X = rng(1).normal(size=(2, 3, 4))
 BASE = """\
@@ -84,7 +84,9 @@ def test_config_entries_are_replaced_and_added(folder: Folder) -> None:
 
 
 def test_a_single_equation_changes(folder: Folder) -> None:
-    run_with(folder.graph("change Layer\n    where z = 2 * x @ W\n"), lambda h, w: relu(2 * h @ w["W"]) + w["b"])
+    run_with(
+        folder.graph("change Layer\n    where z = 2 * x @ W\n"), lambda h, w: relu(2 * h @ w["W"]) + w["b"]
+    )
 
 
 def test_a_new_equation_may_be_added_if_something_uses_it(folder: Folder) -> None:
@@ -142,7 +144,7 @@ def test_a_definition_is_replaced_as_a_whole(folder: Folder) -> None:
 
 
 def test_a_definition_of_the_base_sees_the_latest_version_of_a_name(folder: Folder) -> None:
-    """M of the base uses the Layer of the extending spec; what the base imported keeps its own file's names."""
+    """M of the base uses what the extending spec calls Layer and relu."""
     text = "relu(x) = 3 * x\nconfig\n    act = relu\n"
     run_with(folder.graph(text), lambda h, w: 3 * (h @ w["W"]) + w["b"])
 
@@ -165,7 +167,9 @@ def test_only_a_spec_that_extends_another_may_change_it() -> None:
 
 
 def test_a_change_of_a_change(folder: Folder) -> None:
-    (folder.path / "own.formula").write_text("spec own extends base\nchange Layer\n    where z = 2 * x @ W\n", "utf-8")
+    (folder.path / "own.formula").write_text(
+        "spec own extends base\nchange Layer\n    where z = 2 * x @ W\n", "utf-8"
+    )
     third = folder.path / "third.formula"
     third.write_text("spec third extends own\nchange Layer\n    where y = tanh(z)\n", "utf-8")
     run_with(compile_graph(third, until="formula").formula, lambda h, w: np.tanh(2 * h @ w["W"]) + w["b"])

@@ -9,7 +9,12 @@ import pytest
 from tests.compiler.spec_tools import Array, close, codes, lowered, rng, run, value, weight_values
 
 X = rng(1).normal(size=(2, 3, 4))  # [batch, seq, d]
-LAYER = "config\n    d = 4\n    layers = 3\n    groups = 2\n    inner = 2\n    steps = 2\nblock Layer(x[d]) → [d] = x + tanh(x @ W)\n    weights W : [d → d]\n"
+LAYER = (
+    "config\n    d = 4\n    layers = 3\n    groups = 2\n"
+    "    inner = 2\n    steps = 2\n"
+    "block Layer(x[d]) → [d] = x + tanh(x @ W)\n"
+    "    weights W : [d → d]\n"
+)
 PLAIN = """\
 model M(x[seq, d]) → [seq, d] = {result}
     where
@@ -29,7 +34,8 @@ def states(text: str, count: int = 3) -> list[Array]:
 
 
 @pytest.mark.parametrize(
-    ("result", "number"), [("h[layers]", 3), ("h[0]", 0), ("h[layers - 1]", 2), ("h[1]", 1), ("h[3]", 3), ("h[layers // 2]", 1)]
+    ("result", "number"),
+    [("h[layers]", 3), ("h[0]", 0), ("h[layers - 1]", 2), ("h[1]", 1), ("h[3]", 3), ("h[layers // 2]", 1)],
 )
 def test_any_state_may_be_read(result: str, number: int) -> None:
     text = LAYER + PLAIN.format(result="h[layers]")
@@ -50,7 +56,9 @@ def test_states_that_do_not_exist() -> None:
 
 
 def test_the_step_is_a_number() -> None:
-    text = LAYER + PLAIN.format(result="h[layers]").replace("layer[l](h[l])", "h[l] * (l + 1) + layers - l").replace("    uses layer[layers] : Layer\n", "")
+    text = LAYER + PLAIN.format(result="h[layers]").replace(
+        "layer[l](h[l])", "h[l] * (l + 1) + layers - l"
+    ).replace("    uses layer[layers] : Layer\n", "")
     h = X
     for number in range(3):
         h = h * (number + 1) + 3 - number
@@ -59,8 +67,11 @@ def test_the_step_is_a_number() -> None:
 
 def test_several_states() -> None:
     text = LAYER + (
-        "model M(x[seq, d]) → [seq, d] = a[layers] + b[layers]\n    where\n        a[0] = x\n        b[0] = 2 * x\n"
-        "        for l in layers:\n            a[l + 1] = b[l] + c\n            b[l + 1] = a[l] - c\n            c = a[l] * b[l] / 10\n"
+        "model M(x[seq, d]) → [seq, d] = a[layers] + b[layers]\n"
+        "    where\n        a[0] = x\n        b[0] = 2 * x\n"
+        "        for l in layers:\n            a[l + 1] = b[l] + c\n"
+        "            b[l + 1] = a[l] - c\n"
+        "            c = a[l] * b[l] / 10\n"
     )
     a, b = X, 2 * X
     for _ in range(3):
@@ -84,7 +95,9 @@ def test_a_step_may_use_the_new_state_of_another() -> None:
 def test_a_value_residual_reads_the_first_state_of_another_recurrence() -> None:
     text = LAYER + (
         "model M(x[seq, d]) → [seq, d] = h[layers]\n    where\n        h[0] = x\n        v[0] = x\n"
-        "        for l in layers:\n            v[l + 1] = tanh(h[l])\n            h[l + 1] = h[l] + v[l + 1] + (v[1] if l > 0 else 0)\n"
+        "        for l in layers:\n"
+        "            v[l + 1] = tanh(h[l])\n"
+        "            h[l + 1] = h[l] + v[l + 1] + (v[1] if l > 0 else 0)\n"
     )
     h, first = X, np.zeros_like(X)
     for number in range(3):
@@ -123,7 +136,8 @@ def test_skips_as_in_a_u_net() -> None:
     text = (
         "config\n    d = 4\n    layers = 6\nblock Layer(x[d]) → [d] = tanh(x @ W)\n    weights W : [d → d]\n"
         "model M(x[seq, d]) → [seq, d] = h[layers]\n    where\n        h[0] = x\n        for l in layers:\n"
-        "            h[l + 1] = layer[l](h[l] + (h[layers - l] if l ≥ layers / 2 else 0))\n    uses layer[layers] : Layer\n"
+        "            h[l + 1] = layer[l](h[l] + (h[layers - l] if l ≥ layers / 2 else 0))\n"
+        "    uses layer[layers] : Layer\n"
     )
     w, found = weight_values(lowered(text))["layer[layers].W"], [X]
     for number in range(6):
@@ -134,7 +148,8 @@ def test_skips_as_in_a_u_net() -> None:
 
 ALBERT = LAYER.replace("layers = 3", "layers = 5") + (
     "model M(x[seq, d]) → [seq, d] = x_[layers]\n    where\n        x_[0] = x\n        for l in layers:\n"
-    "            h[0] = x_[l]\n            for k in inner:\n                h[k + 1] = layer[l * groups // layers, k](h[k])\n"
+    "            h[0] = x_[l]\n            for k in inner:\n"
+    "                h[k + 1] = layer[l * groups // layers, k](h[k])\n"
     "            x_[l + 1] = h[inner]\n    uses layer[groups, inner] : Layer\n"
 )
 
@@ -148,25 +163,42 @@ def test_bl_24_nested_loops_and_groups() -> None:
     close(value(ALBERT, x=X), h)
 
 
-@pytest.mark.parametrize(("layers", "groups", "wanted"), [(12, 4, [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]), (5, 2, [0, 0, 0, 1, 1]), (22, 22, list(range(22)))])
+@pytest.mark.parametrize(
+    ("layers", "groups", "wanted"),
+    [(12, 4, [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]), (5, 2, [0, 0, 0, 1, 1]), (22, 22, list(range(22)))],
+)
 def test_bl_24_which_group_a_layer_uses(layers: int, groups: int, wanted: list[int]) -> None:
     text = (
-        "config\n    layers = 1\n    groups = 1\nblock Add(x[seq]) → [seq] = x * 100 + g\n    weights g : []\n"
+        "config\n    layers = 1\n    groups = 1\n"
+        "block Add(x[seq]) → [seq] = x * 100 + g\n"
+        "    weights g : []\n"
         "model M(x[seq]) → [layers, seq] = [h[layers]][→ layers]\n"
     )
     text = (
-        "config\n    layers = 1\n    groups = 1\nblock Add(x[seq, layers], l) → [seq, layers] = g if index(layers) == l else x\n    weights g : []\n"
-        "model M(x[seq, layers]) → [seq, layers] = h[layers]\n    where\n        h[0] = x\n        for l in layers:\n            h[l + 1] = add[l * groups // layers](h[l], l)\n"
+        "config\n    layers = 1\n    groups = 1\n"
+        "block Add(x[seq, layers], l) → [seq, layers] = g if index(layers) == l else x\n"
+        "    weights g : []\n"
+        "model M(x[seq, layers]) → [seq, layers] = h[layers]\n"
+        "    where\n        h[0] = x\n        for l in layers:\n"
+        "            h[l + 1] = add[l * groups // layers](h[l], l)\n"
         "    uses add[groups] : Add\n"
     )
-    found = value(text, {"add[groups].g": np.arange(groups)}, x=np.zeros((1, 1, layers)), settings={"layers": layers, "groups": groups})
+    found = value(
+        text,
+        {"add[groups].g": np.arange(groups)},
+        x=np.zeros((1, 1, layers)),
+        settings={"layers": layers, "groups": groups},
+    )
     assert found[0, 0].tolist() == wanted
 
 
 def test_bl_24_one_shared_weight() -> None:
     text = (
         "config\n    layers = 3\nblock Times(x[seq]) → [seq] = w * x\n    weights w : []\n"
-        "model M(x[seq]) → [seq] = h[layers]\n    where\n        h[0] = x\n        for l in layers:\n            h[l + 1] = layer(h[l])\n    uses layer : Times\n"
+        "model M(x[seq]) → [seq] = h[layers]\n    where\n"
+        "        h[0] = x\n        for l in layers:\n"
+        "            h[l + 1] = layer(h[l])\n"
+        "    uses layer : Times\n"
     )
     graph = lowered(text)
     assert [one.shape for one in graph.weights] == [()]
@@ -186,12 +218,19 @@ def test_a_number_outside_the_stack() -> None:
 
 
 def test_a_state_keeps_its_axes() -> None:
-    text = "config\n    d = 4\n    layers = 2\nmodel M(x[d]) → [seq, d] = h[layers]\n    where\n        h[0] = x\n        for l in layers:\n            h[l + 1] = h[l] + y\n"
+    text = (
+        "config\n    d = 4\n    layers = 2\n"
+        "model M(x[d]) → [seq, d] = h[layers]\n    where\n"
+        "        h[0] = x\n        for l in layers:\n"
+        "            h[l + 1] = h[l] + y\n"
+    )
     assert codes(text.replace("M(x[d])", "M(x[d], y[seq, d])")) == {"A125"}
 
 
 def test_what_does_not_depend_on_the_step_is_computed_outside() -> None:
-    text = LAYER + PLAIN.format(result="h[layers]").replace("layer[l](h[l])", "layer[l](h[l]) + sum[d](exp(x))")
+    text = LAYER + PLAIN.format(result="h[layers]").replace(
+        "layer[l](h[l])", "layer[l](h[l]) + sum[d](exp(x))"
+    )
     graph = lowered(text)
     (loop,) = [one for one in graph.nodes() if one.op == "loop"]
     assert not [one for one in loop["body"][0].args if one.op == "reduce" and loop["loop"] in one.free]
@@ -235,12 +274,17 @@ def test_a_scan_over_examples_of_different_lengths(left: bool) -> None:
 
 
 def test_the_running_sum_of_a_scan_may_be_read_everywhere() -> None:
-    text = "model M(x[seq]) → [seq] = s[index(seq) + 1]\n    where\n        s[0] = 0 * x[seq = 0]\n        for t in seq:\n            s[t + 1] = s[t] + x[seq = t]\n"
+    text = (
+        "model M(x[seq]) → [seq] = s[index(seq) + 1]\n    where\n"
+        "        s[0] = 0 * x[seq = 0]\n        for t in seq:\n"
+        "            s[t + 1] = s[t] + x[seq = t]\n"
+    )
     x = rng(2).normal(size=(2, 5))
     close(value(text, x=x), np.cumsum(x, 1))
 
 
 # --------------------------------------------------------------------------------------- depth
+
 
 def test_bl_46_the_graph_does_not_grow_with_depth() -> None:
     counts = [len(lowered(LAYER + PLAIN.format(result="h[layers]"), layers=n).nodes()) for n in (3, 1000)]

@@ -10,7 +10,11 @@ C = "config\n    d = 4\n    head = 2\n    dk = 3\n    expert = 2\n    vocab = 5\
 
 def block(result: str, body: str, weights: str, axes: str = "seq, d") -> str:
     weights = weights.replace("; ", "\n            ")
-    return f"{C}block B(x[{axes}]) → [{result}] = {body}\n    weights {weights}\nmodel M(x[{axes}]) → [{result}] = b(x)\n    uses b : B\n"
+    return (
+        f"{C}block B(x[{axes}]) → [{result}] = {body}\n"
+        f"    weights {weights}\n"
+        f"model M(x[{axes}]) → [{result}] = b(x)\n    uses b : B\n"
+    )
 
 
 def weights_of(text: str) -> dict[str, np.ndarray]:
@@ -96,7 +100,11 @@ def test_a_map_that_does_not_find_its_axis() -> None:
 
 
 def test_a_map_may_not_bring_an_axis_twice() -> None:
-    text = f"{C}block B(x[dk, d]) → [dk] = x @ W\n    weights W : [d → dk]\nmodel M(x[dk, d]) → [dk] = b(x)\n    uses b : B\n"
+    text = (
+        f"{C}block B(x[dk, d]) → [dk] = x @ W\n"
+        "    weights W : [d → dk]\nmodel M(x[dk, d]) → [dk] = b(x)\n"
+        "    uses b : B\n"
+    )
     assert codes(text) == {"A112"}
 
 
@@ -109,7 +117,10 @@ def test_only_a_map_can_be_turned() -> None:
 
 
 def test_a_weight_needs_sizes() -> None:
-    assert codes("block B(x[d]) → [d] = x * g\n    weights g : [d]\nmodel M(x[seq, d]) → [seq, d] = b(x)\n    uses b : B\n") == {"C615"}
+    assert codes(
+        "block B(x[d]) → [d] = x * g\n    weights g : [d]\n"
+        "model M(x[seq, d]) → [seq, d] = b(x)\n    uses b : B\n"
+    ) == {"C615"}
 
 
 def test_a_scalar_weight() -> None:
@@ -121,7 +132,9 @@ def test_a_weight_without_sequence_axes_is_never_lifted() -> None:
     """Stacked instances have their stack's axis first; each is one map."""
     text = (
         f"{C}    layers = 3\nblock B(x[d]) → [d] = x @ W + b\n    weights W : [d → d]\n            b : [d]\n"
-        "model M(x[seq, d]) → [seq, d] = h[layers]\n    where\n        h[0] = x\n        for l in layers:\n            h[l + 1] = b[l](h[l])\n"
+        "model M(x[seq, d]) → [seq, d] = h[layers]\n    where\n"
+        "        h[0] = x\n        for l in layers:\n"
+        "            h[l + 1] = b[l](h[l])\n"
         "    uses b[layers] : B\n"
     )
     graph = lowered(text)
@@ -136,13 +149,17 @@ def test_a_weight_without_sequence_axes_is_never_lifted() -> None:
 def test_a_map_passed_as_a_parameter_keeps_its_reading() -> None:
     text = (
         f"{C}project(x[d], W[d → dk]) = x @ W\n"
-        "block B(x[d]) → [dk] = project(x, W)\n    weights W : [d → dk]\nmodel M(x[seq, d]) → [seq, dk] = b(x)\n    uses b : B\n"
+        "block B(x[d]) → [dk] = project(x, W)\n"
+        "    weights W : [d → dk]\n"
+        "model M(x[seq, d]) → [seq, dk] = b(x)\n    uses b : B\n"
     )
     close(value(text, x=X), X @ weights_of(text)["W"])
 
 
 def test_weights_that_config_leaves_out() -> None:
-    text = block("seq, dk", "x @ W + b", "W : [d → dk]; b : [dk] ~ 0 if bias").replace("config\n", "config\n    bias = true\n")
+    text = block("seq, dk", "x @ W + b", "W : [d → dk]; b : [dk] ~ 0 if bias").replace(
+        "config\n", "config\n    bias = true\n"
+    )
     graph = lowered(text, bias=False)
     assert [one.name for one in graph.weights] == ["b.W"]
     close(value(graph, x=X), X @ weight_values(graph)["b.W"])
@@ -161,5 +178,7 @@ def test_a_weight_that_config_leaves_out_without_a_constant_is_an_error_where_us
 
 def test_the_paths_and_initialisers_of_weights() -> None:
     text = block("seq, dk", "x @ W + b", "W : [d → dk] ~ normal(0.02); b : [dk] ~ 0")
-    found = {one.name: (one.init, [a.name for a in one.ins], one.outs is None) for one in lowered(text).weights}
+    found = {
+        one.name: (one.init, [a.name for a in one.ins], one.outs is None) for one in lowered(text).weights
+    }
     assert found == {"b.W": ("normal(0.02)", ["d"], False), "b.b": ("0", [], True)}

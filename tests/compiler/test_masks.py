@@ -8,7 +8,11 @@ from tests.compiler.spec_tools import Array, close, codes, rng, softmax, value
 Q, K, V = rng(1).normal(size=(2, 3, 4)), rng(2).normal(size=(2, 5, 4)), rng(3).normal(size=(2, 5, 4))
 SEE = rng(4).random(size=(2, 3, 5)) < 0.6
 SEE[0, 1] = False  # a query that may see nothing
-HEAD = "from functions import attention, masked_attention, softmax, log_softmax, causal, causal_mask, window\nconfig\n    d = 4\n    dk = 4\n"
+HEAD = (
+    "from functions import attention, masked_attention, softmax, log_softmax, "
+    "causal, causal_mask, window\nconfig\n    d = 4\n"
+    "    dk = 4\n"
+)
 ARGS = "q[seq, dk], k[key, dk], v[key, dk], see[seq, key]"
 
 
@@ -32,7 +36,11 @@ def test_excluded_entries_are_zero() -> None:
 
 
 def test_a_restriction_reaches_every_reduction_inside() -> None:
-    text = "inner[j](x[j]) = max[j](x)\nouter[j](x[j]) = sum[j](exp(x - inner[j](x)))\nmodel M(s[seq, key], see[seq, key]) → [seq] = outer[key if see](s)\n"
+    text = (
+        "inner[j](x[j]) = max[j](x)\n"
+        "outer[j](x[j]) = sum[j](exp(x - inner[j](x)))\n"
+        "model M(s[seq, key], see[seq, key]) → [seq] = outer[key if see](s)\n"
+    )
     s = rng(5).normal(size=(2, 3, 5))
     see = SEE | (np.arange(5) == 0)
     top = np.where(see, s, -np.inf).max(-1, keepdims=True)
@@ -46,9 +54,15 @@ def test_restrictions_add_up() -> None:
 
 
 def test_relations_are_combined_with_and_or_not() -> None:
-    text = HEAD + f"model M({ARGS}) → [seq, dk] = attention[key if (see and j ≤ 3) or not j ≠ 4](q, k, v)\n    where j = index(key)\n"
+    text = HEAD + (
+        f"model M({ARGS}) → [seq, dk] = attention[key if (see and j ≤ 3) or not j ≠ "
+        "4](q, k, v)\n    where j = index(key)\n"
+    )
     see = (SEE & (np.arange(5) <= 3)) | (np.arange(5) == 4)
-    close(value(text, q=Q, k=K, v=V, see=see.astype(float)), masked_softmax(Q @ K.transpose(0, 2, 1) / 2, see) @ V)
+    close(
+        value(text, q=Q, k=K, v=V, see=see.astype(float)),
+        masked_softmax(Q @ K.transpose(0, 2, 1) / 2, see) @ V,
+    )
 
 
 @pytest.mark.parametrize("see", ["true", "false"])
@@ -70,21 +84,38 @@ def test_the_page_form_is_read_as_a_relation() -> None:
 def test_the_page_form_by_printed_cases() -> None:
     text = HEAD + "model M(s[seq, key]) → [seq, key] = softmax[key](s + causal_mask)\n"
     s = rng(5).normal(size=(2, 4, 4))
-    text = text.replace("s[seq, key]", "x[seq, d]").replace("softmax[key](s + causal_mask)", "softmax[key](x @[d] x[seq → key] + causal_mask)")
+    text = text.replace("s[seq, key]", "x[seq, d]").replace(
+        "softmax[key](s + causal_mask)", "softmax[key](x @[d] x[seq → key] + causal_mask)"
+    )
     x = rng(5).normal(size=(2, 4, 4))
     close(value(text, x=x), masked_softmax(x @ x.transpose(0, 2, 1), np.tril(np.ones((4, 4), bool))))
     assert s.shape == (2, 4, 4)
 
 
 def test_the_log_of_a_masked_softmax_is_bottom_again() -> None:
-    text = HEAD + "model M(s[seq, key], see[seq, key]) → [seq] = max[key](log(softmax[key](s if see else -∞)))\n"
+    text = (
+        HEAD + "model M(s[seq, key], see[seq, key]) → [seq] = max[key](log(softmax[key](s if see else -∞)))\n"
+    )
     s = rng(5).normal(size=(2, 3, 5))
     see = SEE | (np.arange(5) == 2)
     close(value(text, s=s, see=see), np.log(masked_softmax(s, see).max(-1)))
 
 
 @pytest.mark.parametrize(
-    "use", ["sum[key](m)", "tanh(m)", "m * m", "-m", "m * s", "1 / m", "m @[key] s", "mean[key](m)", "m", "m - m", "s / m"]
+    "use",
+    [
+        "sum[key](m)",
+        "tanh(m)",
+        "m * m",
+        "-m",
+        "m * s",
+        "1 / m",
+        "m @[key] s",
+        "mean[key](m)",
+        "m",
+        "m - m",
+        "s / m",
+    ],
 )
 def test_other_uses_of_bottom_are_errors_by_name(use: str) -> None:
     axes = "seq, key" if use.count("[key]") == 0 else "seq"
@@ -116,7 +147,9 @@ def test_a_stable_softmax_by_hand_gives_zeros_for_an_empty_row() -> None:
 
 
 def test_a_number_is_no_condition() -> None:
-    assert codes("from functions import softmax\nmodel M(s[seq, key]) → [seq, key] = softmax[key if 1](s)\n") == {"M504"}
+    assert codes(
+        "from functions import softmax\nmodel M(s[seq, key]) → [seq, key] = softmax[key if 1](s)\n"
+    ) == {"M504"}
     assert codes("model M(s[seq]) → [seq] = s if s + 1 else 0\n") == {"M504"}
 
 
@@ -129,34 +162,64 @@ def test_a_truth_value_is_no_number() -> None:
 
 
 def test_bl_01_a_row_with_nothing_to_see() -> None:
-    text = "from functions import attention\nmodel M(q[seq, dk], k[key, dk], v[key, dk], see[seq, key]) → [seq, dk] = attention[key if see](q, k, v, scale = 1)\n"
-    found = value(text, q=[[[1.0], [1]]], k=[[[0.0], [1]]], v=[[[10.0], [20]]], see=[[[True, False], [False, False]]])
+    text = (
+        "from functions import attention\n"
+        "model M(q[seq, dk], k[key, dk], v[key, dk], see[seq, key]) → [seq, dk] = "
+        "attention[key if see](q, k, v, scale = 1)\n"
+    )
+    found = value(
+        text, q=[[[1.0], [1]]], k=[[[0.0], [1]]], v=[[[10.0], [20]]], see=[[[True, False], [False, False]]]
+    )
     close(found, [[[10.0], [0.0]]])
-    page = text.replace("attention\n", "softmax\n", 1).replace("attention[key if see](q, k, v, scale = 1)", "softmax[key](q @[dk] k + (0 if see else -∞)) @[key] v")
-    close(value(page, q=[[[1.0], [1]]], k=[[[0.0], [1]]], v=[[[10.0], [20]]], see=[[[True, False], [False, False]]]), [[[10.0], [0.0]]])
+    page = text.replace("attention\n", "softmax\n", 1).replace(
+        "attention[key if see](q, k, v, scale = 1)", "softmax[key](q @[dk] k + (0 if see else -∞)) @[key] v"
+    )
+    close(
+        value(
+            page,
+            q=[[[1.0], [1]]],
+            k=[[[0.0], [1]]],
+            v=[[[10.0], [20]]],
+            see=[[[True, False], [False, False]]],
+        ),
+        [[[10.0], [0.0]]],
+    )
 
 
 def test_bl_02_polarity_is_in_the_words() -> None:
     x = np.zeros((1, 3, 1))
     v = np.array([[[3.0], [6], [9]]])
-    base = "from functions import attention, masked_attention, causal, causal_mask\nconfig\n    d = 1\nmodel M(x[seq, d], v[seq, d]) → [seq, d] = "
+    base = (
+        "from functions import attention, masked_attention, causal, causal_mask\n"
+        "config\n    d = 1\n"
+        "model M(x[seq, d], v[seq, d]) → [seq, d] = "
+    )
     for body in (
         "attention[key if causal, d](x, x[seq → key], v[seq → key])",
-        "attention[key if not i < j, d](x, x[seq → key], v[seq → key])\n    where i = index(seq)\n          j = index(key)",
+        (
+            "attention[key if not i < j, d](x, x[seq → key], v[seq → key])\n"
+            "    where i = index(seq)\n          j = index(key)"
+        ),
         "masked_attention[key, d](x, x[seq → key], v[seq → key], causal_mask)",
     ):
         close(value(base + body + "\n", x=x, v=v), [[[3.0], [4.5], [6.0]]])
 
 
 def test_bl_02_a_relation_is_not_added_to_scores() -> None:
-    text = "from functions import masked_attention, causal\nconfig\n    d = 1\nmodel M(x[seq, d]) → [seq, d] = masked_attention[key, d](x, x[seq → key], x[seq → key], causal)\n"
+    text = (
+        "from functions import masked_attention, causal\nconfig\n"
+        "    d = 1\n"
+        "model M(x[seq, d]) → [seq, d] = masked_attention[key, d](x, x[seq → key], "
+        "x[seq → key], causal)\n"
+    )
     assert codes(text) == {"M503"}
 
 
 def test_bl_03_queries_at_the_end_of_the_keys() -> None:
     text = (
         "from functions import attention\nconfig\n    start = 3\n    dk = 1\n"
-        "model M(q[seq, dk], k[src, dk], v[src, dk]) → [seq, dk] = attention[key if j ≤ i + start](q, k[src → key], v[src → key])\n"
+        "model M(q[seq, dk], k[src, dk], v[src, dk]) → [seq, dk] = attention[key if "
+        "j ≤ i + start](q, k[src → key], v[src → key])\n"
         "    where i = index(seq)\n          j = index(key)\n"
     )
     k, v = np.array([[[0.0], [1], [0], [1], [0]]]), np.arange(1.0, 6)[None, :, None]
@@ -167,7 +230,9 @@ def test_bl_03_queries_at_the_end_of_the_keys() -> None:
 def test_bl_04_a_bias_before_and_after_the_division() -> None:
     base = "from functions import softmax\nconfig\n    d = 4\nmodel M(q[d], k[key, d], b[key]) → [key] = "
     q, k, b = np.array([[2.0, 0, 0, 0]]), np.eye(4)[None, :2], np.array([[0.0, -3]])
-    close(value(base + "softmax[key]((q @[d] k + b) / √d)\n", q=q, k=k, b=b), [[0.92414182, 0.07585818]], 1e-7)
+    close(
+        value(base + "softmax[key]((q @[d] k + b) / √d)\n", q=q, k=k, b=b), [[0.92414182, 0.07585818]], 1e-7
+    )
     close(value(base + "softmax[key](q @[d] k / √d + b)\n", q=q, k=k, b=b), [[0.98201379, 0.01798621]], 1e-7)
 
 

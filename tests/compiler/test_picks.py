@@ -1,16 +1,18 @@
 """Picks: simultaneous, aligned by name, undefined out of range, never evaluated where they are not chosen."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from transformula.grammar.diagnostics import TransformulaError
 
 from tests.compiler.spec_tools import Array, close, codes, rng, value
+from transformula.grammar.diagnostics import TransformulaError
 
 X = rng(1).normal(size=(2, 3, 4))  # [batch, seq, d]
 C = "config\n    d = 4\n    vocab = 5\n"
 
 
-def undefined(text: str, **inputs: object) -> None:
+def undefined(text: str, **inputs: Any) -> None:
     with pytest.raises(TransformulaError) as caught:
         value(text, **inputs)
     assert [one.code for one in caught.value.diagnostics] == ["I801"]
@@ -22,7 +24,10 @@ def test_a_constant_place() -> None:
 
 def test_a_table_picked_by_tokens() -> None:
     table, t = rng(2).normal(size=(1, 5, 4)), np.array([[3, 0, 3]])
-    close(value(C + "model M(E[vocab, d], t[seq]) → [seq, d] = E[vocab = t]\n", E=table, t=t), table[:, [3, 0, 3]][0][None])
+    close(
+        value(C + "model M(E[vocab, d], t[seq]) → [seq, d] = E[vocab = t]\n", E=table, t=t),
+        table[:, [3, 0, 3]][0][None],
+    )
 
 
 def test_picks_are_simultaneous_and_align() -> None:
@@ -47,11 +52,18 @@ def test_a_pick_by_a_value_that_shares_an_axis_is_pointwise() -> None:
 
 def test_a_pick_with_a_new_axis() -> None:
     at = np.array([[2, 0], [1, 1]])
-    close(value("config\n    n = 2\nmodel M(x[seq, d], at[n]) → [n, d] = x[seq = at]\n", x=X, at=at), X[np.arange(2)[:, None], at])
+    close(
+        value("config\n    n = 2\nmodel M(x[seq, d], at[n]) → [n, d] = x[seq = at]\n", x=X, at=at),
+        X[np.arange(2)[:, None], at],
+    )
 
 
 def test_a_convolution_is_a_pick() -> None:
-    text = "config\n    off = 3\nmodel M(x[seq, d]) → [seq, d] = sum[off](x[seq = index(seq) + index(off) - 1 else 0])\n"
+    text = (
+        "config\n    off = 3\n"
+        "model M(x[seq, d]) → [seq, d] = sum[off](x[seq = index(seq) + index(off) "
+        "- 1 else 0])\n"
+    )
     padded = np.pad(X, ((0, 0), (1, 1), (0, 0)))
     close(value(text, x=X), padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:])
 
@@ -68,7 +80,11 @@ def test_else_may_be_a_value() -> None:
 
 @pytest.mark.parametrize("bad", [-1, 5, 100, -5])
 def test_a_place_out_of_range_never_wraps(bad: int) -> None:
-    text = C + "block B(t[seq]) → [seq, d] = E[vocab = t]\n    weights E : [vocab, d]\nmodel M(t[seq]) → [seq, d] = b(t)\n    uses b : B\n"
+    text = C + (
+        "block B(t[seq]) → [seq, d] = E[vocab = t]\n"
+        "    weights E : [vocab, d]\n"
+        "model M(t[seq]) → [seq, d] = b(t)\n    uses b : B\n"
+    )
     undefined(text, t=[[0, bad]])
 
 
@@ -95,13 +111,19 @@ def test_a_branch_that_is_not_chosen_may_be_undefined() -> None:
 
 
 def test_a_chosen_branch_that_is_undefined_is_an_error() -> None:
-    undefined("config\n    d = 4\nmodel M(x[seq, d], y[seq]) → [seq] = x[d = y] if y ≠ -100 else 0\n", x=X, y=[[-1, 3, 1]] * 2)
+    undefined(
+        "config\n    d = 4\nmodel M(x[seq, d], y[seq]) → [seq] = x[d = y] if y ≠ -100 else 0\n",
+        x=X,
+        y=[[-1, 3, 1]] * 2,
+    )
 
 
 def test_labels_outside_a_restricted_reduction_are_never_read() -> None:
     text = "config\n    d = 4\nmodel M(x[seq, d], y[seq]) → [] = sum[seq if y ≠ -100](x[d = y])\n"
     labels = np.array([[-100, 3, 1], [2, -100, -100]])
-    wanted = np.where(labels >= 0, np.take_along_axis(X, np.maximum(labels, 0)[..., None], 2)[..., 0], 0).sum(1)
+    wanted = np.where(labels >= 0, np.take_along_axis(X, np.maximum(labels, 0)[..., None], 2)[..., 0], 0).sum(
+        1
+    )
     close(value(text, x=X, y=labels), wanted)
 
 

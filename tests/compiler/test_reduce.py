@@ -40,28 +40,46 @@ EMPTY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "norm": 0.0, "count": 0.0}
 @pytest.mark.parametrize("name", EMPTY)
 def test_over_nothing(name: str) -> None:
     inside = "x > 0" if name == "count" else "x"
-    close(value(f"model M(x[seq, d]) → [seq] = {name}[d if x > 100]({inside})\n", x=X), np.full((2, 3), EMPTY[name]))
+    close(
+        value(f"model M(x[seq, d]) → [seq] = {name}[d if x > 100]({inside})\n", x=X),
+        np.full((2, 3), EMPTY[name]),
+    )
 
 
 def test_bl_25_a_mean_over_nothing_is_zero() -> None:
-    text = "from functions import nll\nconfig\n    vocab = 3\nobjective O(z[batch, seq, vocab], y[batch, seq] as labels) → = mean[batch, seq if y ≠ -100](nll[vocab](z, y))\n"
+    text = (
+        "from functions import nll\nconfig\n    vocab = 3\n"
+        "objective O(z[batch, seq, vocab], y[batch, seq] as labels) → = mean[batch, "
+        "seq if y ≠ -100](nll[vocab](z, y))\n"
+    )
     z = np.zeros((1, 2, 3))
     close(value(text, z=z, labels=[[-100, -100]]), 0.0)
     close(value(text, z=z, labels=[[-100, 1]]), 1.0986122886681098)
 
 
 def test_max_and_min_over_nothing_are_infinite_inside() -> None:
-    close(value("model M(x[seq, d]) → [seq] = exp(max[d if x > 100](x)) + 1 / min[d if x > 100](x)\n", x=X), np.zeros((2, 3)))
+    close(
+        value("model M(x[seq, d]) → [seq] = exp(max[d if x > 100](x)) + 1 / min[d if x > 100](x)\n", x=X),
+        np.zeros((2, 3)),
+    )
 
 
 def test_any_and_all() -> None:
-    close(value("model M(x[seq, d]) → [seq] = 1 if any[d](x > 1) else 0\n", x=X), (X > 1).any(-1).astype(float))
-    close(value("model M(x[seq, d]) → [seq] = 1 if all[d if x > 0](x > 0.5) else 0\n", x=X), ((X > 0.5) | (X <= 0)).all(-1).astype(float))
+    close(
+        value("model M(x[seq, d]) → [seq] = 1 if any[d](x > 1) else 0\n", x=X), (X > 1).any(-1).astype(float)
+    )
+    close(
+        value("model M(x[seq, d]) → [seq] = 1 if all[d if x > 0](x > 0.5) else 0\n", x=X),
+        ((X > 0.5) | (X <= 0)).all(-1).astype(float),
+    )
 
 
 def test_count() -> None:
     close(value("model M(x[seq, d]) → [seq] = count[d](x > 0)\n", x=X), (X > 0).sum(-1).astype(float))
-    close(value("model M(x[seq, d]) → [] = count[seq, d if x > 0](x < 1)\n", x=X), ((X > 0) & (X < 1)).sum((1, 2)).astype(float))
+    close(
+        value("model M(x[seq, d]) → [] = count[seq, d if x > 0](x < 1)\n", x=X),
+        ((X > 0) & (X < 1)).sum((1, 2)).astype(float),
+    )
 
 
 def test_a_bound_index() -> None:
@@ -85,7 +103,9 @@ def test_a_product_over_positions() -> None:
 
 def test_a_condition_may_bring_an_axis() -> None:
     """How many keys a query sees: the value has no key, the condition has."""
-    text = "model M(x[seq], y[key]) → [seq] = sum[key if below](1 + 0 * x)\n    where below[seq, key] = y < x\n"
+    text = (
+        "model M(x[seq], y[key]) → [seq] = sum[key if below](1 + 0 * x)\n    where below[seq, key] = y < x\n"
+    )
     x, y = rng(2).normal(size=(2, 3)), rng(3).normal(size=(2, 5))
     close(value(text, x=x, y=y), (y[:, None, :] < x[:, :, None]).sum(-1).astype(float))
 
@@ -103,7 +123,10 @@ def test_top_k_by_rank() -> None:
 def test_rank_along_a_length_of_different_examples() -> None:
     text = "model M(x[seq]) → [seq] = rank[seq](x)\n"
     mask = np.array([[1, 1, 1, 1], [0, 1, 1, 0]])
-    close(value(text, x=np.array([[1.0, 4, 2, 3], [9, 1, 2, 9]]), attention_mask=mask), [[3.0, 0, 2, 1], [0, 1, 0, 0]])
+    close(
+        value(text, x=np.array([[1.0, 4, 2, 3], [9, 1, 2, 9]]), attention_mask=mask),
+        [[3.0, 0, 2, 1], [0, 1, 0, 0]],
+    )
 
 
 def test_argmax_takes_the_first_of_ties() -> None:
@@ -140,17 +163,35 @@ def test_wrong_reductions(body: str, code: str | None) -> None:
 def test_the_kind_of_an_input_follows_from_its_use() -> None:
     from tests.compiler.spec_tools import lowered
 
-    text = f"{C}    vocab = 3\nmodel M(x[seq, d], y[seq], m[seq], z[seq]) → [seq] = (x[d = y] if m else 0) + z\n"
+    text = (
+        f"{C}    vocab = 3\nmodel M(x[seq, d], y[seq], m[seq], z[seq]) → [seq] = (x[d = y] if m else 0) + z\n"
+    )
     kinds = {one.name: one.kind for one in lowered(text).inputs}
     assert kinds == {"x": "real", "y": "int", "m": "bool", "z": "real"}
 
 
 def test_reductions_see_real_entries_only() -> None:
-    text = "model M(x[seq]) → mean[] = mean[seq](x), sum[] = sum[seq](x), max[] = max[seq](x), min[] = min[seq](x), norm[] = norm[seq](x), best[] = argmax[seq](x), there[] = count[seq](x == x), all_of[] = 1 if all[seq](x < 50) else 0, prod[] = prod[seq](x)\n"
+    text = (
+        "model M(x[seq]) → mean[] = mean[seq](x), sum[] = sum[seq](x), max[] = max[seq](x), "
+        "min[] = min[seq](x), norm[] = norm[seq](x), best[] = argmax[seq](x), there[] "
+        "= count[seq](x == x), all_of[] = 1 if all[seq](x < 50) else 0, prod[] = prod[seq](x)\n"
+    )
     x = np.array([[1.0, 2, 3, 4], [99, 7, 5, 99]])
     found = run(text, x=x, attention_mask=[[1, 1, 1, 1], [0, 1, 1, 0]])
-    wanted = {"mean": 6, "sum": 12, "max": 7, "min": 5, "norm": np.sqrt(74), "best": 0, "there": 2, "all_of": 1, "prod": 35}
-    assert {name: round(float(v[1]), 9) for name, v in found.items()} == {k: round(float(v), 9) for k, v in wanted.items()}
+    wanted = {
+        "mean": 6,
+        "sum": 12,
+        "max": 7,
+        "min": 5,
+        "norm": np.sqrt(74),
+        "best": 0,
+        "there": 2,
+        "all_of": 1,
+        "prod": 35,
+    }
+    assert {name: round(float(v[1]), 9) for name, v in found.items()} == {
+        k: round(float(v), 9) for k, v in wanted.items()
+    }
 
 
 def test_hidden_entries_in_the_middle_are_not_seen_and_keep_their_place() -> None:

@@ -7,14 +7,19 @@ import numpy as np
 import pytest
 import torch
 from transformers import BertConfig, BertForPreTraining
+
 from transformula.compiler import reference
 from transformula.compiler.driver import compile_graph
 from transformula.compiler.ir import Graph
 
 SIZES = {
-    "vocab_size": 19, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12,
+    "vocab_size": 19,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
     "max_position_embeddings": 16,
-}  # fmt: skip
+}
 MASK = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0]])
 
 
@@ -33,20 +38,32 @@ NAMES = {
     "embed.P": "embeddings.position_embeddings.weight",
     "embed.LN.γ": "embeddings.LayerNorm.weight",
     "embed.LN.β": "embeddings.LayerNorm.bias",
-    "attn.W_Q": "attention.self.query.weight", "attn.b_Q": "attention.self.query.bias",
-    "attn.W_K": "attention.self.key.weight", "attn.b_K": "attention.self.key.bias",
-    "attn.W_V": "attention.self.value.weight", "attn.b_V": "attention.self.value.bias",
-    "attn.W_O": "attention.output.dense.weight", "attn.b_O": "attention.output.dense.bias",
-    "LN_1.γ": "attention.output.LayerNorm.weight", "LN_1.β": "attention.output.LayerNorm.bias",
-    "FFN.W_1": "intermediate.dense.weight", "FFN.b_1": "intermediate.dense.bias",
-    "FFN.W_2": "output.dense.weight", "FFN.b_2": "output.dense.bias",
-    "LN_2.γ": "output.LayerNorm.weight", "LN_2.β": "output.LayerNorm.bias",
-    "pool.W": "pooler.dense.weight", "pool.b": "pooler.dense.bias",
-    "lm_head.W": "cls.predictions.transform.dense.weight", "lm_head.b": "cls.predictions.transform.dense.bias",
-    "lm_head.LN.γ": "cls.predictions.transform.LayerNorm.weight", "lm_head.LN.β": "cls.predictions.transform.LayerNorm.bias",
+    "attn.W_Q": "attention.self.query.weight",
+    "attn.b_Q": "attention.self.query.bias",
+    "attn.W_K": "attention.self.key.weight",
+    "attn.b_K": "attention.self.key.bias",
+    "attn.W_V": "attention.self.value.weight",
+    "attn.b_V": "attention.self.value.bias",
+    "attn.W_O": "attention.output.dense.weight",
+    "attn.b_O": "attention.output.dense.bias",
+    "LN_1.γ": "attention.output.LayerNorm.weight",
+    "LN_1.β": "attention.output.LayerNorm.bias",
+    "FFN.W_1": "intermediate.dense.weight",
+    "FFN.b_1": "intermediate.dense.bias",
+    "FFN.W_2": "output.dense.weight",
+    "FFN.b_2": "output.dense.bias",
+    "LN_2.γ": "output.LayerNorm.weight",
+    "LN_2.β": "output.LayerNorm.bias",
+    "pool.W": "pooler.dense.weight",
+    "pool.b": "pooler.dense.bias",
+    "lm_head.W": "cls.predictions.transform.dense.weight",
+    "lm_head.b": "cls.predictions.transform.dense.bias",
+    "lm_head.LN.γ": "cls.predictions.transform.LayerNorm.weight",
+    "lm_head.LN.β": "cls.predictions.transform.LayerNorm.bias",
     "lm_head.c": "cls.predictions.bias",
-    "nsp_head.W": "cls.seq_relationship.weight", "nsp_head.b": "cls.seq_relationship.bias",
-}  # fmt: skip
+    "nsp_head.W": "cls.seq_relationship.weight",
+    "nsp_head.b": "cls.seq_relationship.bias",
+}
 
 
 def stored(path: str, shape: tuple[Any, ...]) -> np.ndarray:
@@ -92,7 +109,11 @@ def scores(given: dict[str, Any], segments: bool) -> Any:
 
 
 def cross_entropy(logits: torch.Tensor, labels: np.ndarray) -> float:
-    return float(torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), torch.tensor(labels).reshape(-1)))
+    return float(
+        torch.nn.functional.cross_entropy(
+            logits.reshape(-1, logits.shape[-1]), torch.tensor(labels).reshape(-1)
+        )
+    )
 
 
 @pytest.mark.parametrize("mask", [MASK, np.ones_like(MASK)], ids=["padded", "full"])
@@ -122,14 +143,19 @@ def test_pretraining_is_the_sum_of_both(mask: np.ndarray) -> None:
 
 def test_padding_on_the_left_changes_no_loss() -> None:
     given, order = batch(MASK), np.array([0, 1, 1])
-    turned = {key: np.stack([np.roll(row, 6 - MASK[i].sum()) for i, row in enumerate(value)]) for key, value in given.items()}
+    turned = {
+        key: np.stack([np.roll(row, 6 - MASK[i].sum()) for i, row in enumerate(value)])
+        for key, value in given.items()
+    }
     right = loss("pretraining", **given, next_sentence_label=order)
     assert abs(loss("pretraining", **turned, next_sentence_label=order) - right) < 1e-13
 
 
 def test_a_batch_without_labels_has_loss_zero() -> None:
     given = batch(MASK)
-    assert loss("mlm", input_ids=given["input_ids"], labels=np.full_like(MASK, -100), attention_mask=MASK) == 0
+    assert (
+        loss("mlm", input_ids=given["input_ids"], labels=np.full_like(MASK, -100), attention_mask=MASK) == 0
+    )
 
 
 def test_the_model_is_shared_by_all_objectives() -> None:

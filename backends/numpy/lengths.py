@@ -1,0 +1,116 @@
+"""Along a length of packed rows: sums over each example, rows picked from tables and from examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...compiler.ir import Node
+from .values import Unsupported, Value
+from .writer import Writer
+
+if TYPE_CHECKING:
+    from .packed import PackedWriter
+
+
+def reduced(writer: PackedWriter, one: Node) -> Value:
+    if not any(axis.ragged for axis in one["over"]):
+        return Writer._reduce(writer, one)
+    kind = one["reduction"]
+    if len(one["over"]) != 1 or kind not in ("sum", "mean", "max", "min", "count", "norm"):
+        raise Unsupported(f"{kind} over a length together with other axes")
+    value = writer.value(one.args[0])
+    dims = value.dims
+    condition = ""
+    if len(one.args) > 1:
+        test = writer.value(one.args[1])
+        if test.dims or test.lead != "rows":
+            raise Unsupported(f"{kind} over a length with a condition along other axes")
+        condition = test.text
+    x = writer.fit(value, "rows", dims)
+    if value.lead != "rows":
+        sizes = ", ".join(["n", *(writer.size(a) for a in dims)])
+        x = f"np.broadcast_to({x}, ({sizes},))"
+    return Value(segments(writer, kind, x, condition), "examples", dims, owned=True, wide=value.wide or kind == "count")
+
+
+def segments(writer: PackedWriter, kind: str, x: str, condition: str) -> str:
+    seen = writer.seen(condition)
+    if kind == "count":
+        writer.need("segment_sum")
+        return f"segment_sum(np.asarray({x}, np.intp), lengths{seen})"
+    if kind == "min":
+        writer.need("segment_max")
+        return f"-segment_max(-({x}), lengths{seen}{', -np.inf' if condition else ''})"
+    if kind == "norm":
+        writer.need("segment_sum")
+        return f"np.sqrt(segment_sum(np.square({x}), lengths{seen}))"
+    writer.need(f"segment_{kind}")
+    empty = ", -np.inf" if kind == "max" and condition else ""
+    return f"segment_{kind}({x}, lengths{seen}{empty})"
+
+
+def picked(writer: PackedWriter, one: Node) -> Value:
+    base, keys = one.args[0], one["keys"]
+    if any(key.ragged for key in keys):
+        return row_of_example(writer, one)
+    if all(arg.op == "const" for arg in one.args[1:]):
+        return writer.sliced(one, writer.value(base))
+    if not writer.hoisted(base) or len(keys) != 1:
+        return general_pick(writer, one)
+    index = writer.value(one.args[1])
+    if index.dims or writer.parameters is None:
+        return general_pick(writer, one)
+    return looked_up(writer, one, base, index)
+
+
+def looked_up(writer: PackedWriter, one: Node, base: Node, index: Value) -> Value:
+    """A row of a table for each token; where nobody has checked the numbers, NaN for a row that does not exist."""
+    assert writer.parameters is not None
+    key = one["keys"][0]
+    dims = tuple(axis for axis in base.axes if axis != key)
+    table = writer.parameters.laid_out(base, ((key,), *((axis,) for axis in dims)), writer, (key, *dims))
+    if one not in writer.checked:
+        writer.need("gather")
+        return Value(f"gather({table.text}, {index.text})", index.lead, dims, owned=True, wide=table.wide)
+    if index.lead == "rows" and writer.readers.get(one, 0) <= 1 and len(dims) == 1 and index.text not in writer.scalars:
+        writer.explain(one)
+        wish = writer.origin(one).name or "x"
+        name = writer.names.fresh(wish)
+        buffer, room = writer.room(one, f"n, {writer.size(dims[0])}")
+        writer.write(f"{name} = np.take({table.text}, {index.text}, axis=0, out={room}, mode=\"clip\")")
+        return Value(name, "rows", dims, buffer=buffer)
+    return Value(f"{table.text}[{index.text}]", index.lead, dims, owned=True)
+
+
+def general_pick(writer: PackedWriter, one: Node) -> Value:
+    """One axis picked by numbers along one new axis, the same for all rows: np.take."""
+    base = writer.value(one.args[0])
+    if len(one["keys"]) == 1:
+        index = writer.value(one.args[1])
+        key = one["keys"][0]
+        others = [axis for axis in base.dims if axis != key]
+        if not index.lead and len(index.dims) == 1 and index.dims[0] not in others:
+            at = base.dims.index(key)
+            dims = (*base.dims[:at], index.dims[0], *base.dims[at + 1 :])
+            text = f"np.take({base.text}, {index.text}.astype(np.intp), axis={at + (1 if base.lead else 0)})"
+            return Value(text, base.lead, dims, owned=True, wide=base.wide)
+    raise Unsupported("a pick by numbers that differ along other axes")
+
+
+def row_of_example(writer: PackedWriter, one: Node) -> Value:
+    """x[seq = 0]: one row of each example."""
+    if len(one["keys"]) != 1 or one.args[1].op != "const":
+        raise Unsupported("a pick along a length by computed numbers")
+    value = writer.value(one.args[0])
+    number = int(one.args[1]["value"])
+    writer.need("row_of_example")
+    return Value(f"row_of_example({value.text}, lengths, {number})", "examples", value.dims, owned=True)
+
+
+def softmax_of_length(writer: PackedWriter, one: Node, at: Mapping[str, Node]) -> Value:
+    if one["name"] != "softmax" or "see" in at:
+        raise Unsupported(f"{one['name']} along a length")
+    value = writer.value(at["x"])
+    writer.need("segment_softmax")
+    return Value(f"segment_softmax({value.text}, lengths{writer.seen()})", "rows", value.dims, owned=True)

@@ -1,0 +1,86 @@
+"""Kernels that overwrite their rows, and updates in place: allowed where nobody reads the old value any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...compiler.ir import Axis, Node
+from .values import VIEWS, Unsupported, Value, transposed
+
+if TYPE_CHECKING:
+    from .packed import PackedWriter
+
+
+def in_place(writer: PackedWriter, one: Node, at: Mapping[str, Node], axes: tuple[Axis, ...]) -> Value:
+    """A kernel that overwrites its rows; the norm's axis comes last."""
+    value = writer.value(at["x"])
+    if not value.lead or value.wide:
+        raise Unsupported(f"{one['name']} of a value without examples")
+    dims = (*(axis for axis in value.dims if axis not in axes), *axes)
+    if value.dims != dims:
+        value = transposed(value, dims)
+    residual = at.get("residual")
+    rest = writer.value(residual) if residual is not None else None
+    x = writable(writer, one, at["x"], value)
+    arguments = [x.text]
+    if axes:
+        arguments += [parameter(writer, at.get("gain"), axes)]
+        if one["name"] == "layer_norm":
+            arguments += [parameter(writer, at.get("shift"), axes)]
+        arguments += [repr(float(one["eps"]))]
+    if "bias" in at:
+        arguments.append(f"bias={flat_bias(writer, at['bias'], dims)}")
+    if rest is not None:
+        arguments.append(f"residual={writer.fit(rest, value.lead, dims)}")
+    writer.need(one["name"])
+    origin = writer.origin(one).name
+    name = writer.name_for(one, origin or "t") if origin or not x.text.isidentifier() else x.text
+    writer.explain(one)
+    writer.write(f"{name} = {one['name']}({', '.join(arguments)})")
+    return Value(name, value.lead, dims, buffer=x.buffer)
+
+
+def parameter(writer: PackedWriter, part: Node | None, axes: tuple[Axis, ...]) -> str:
+    if part is None:
+        return "None"
+    assert writer.parameters is not None
+    return writer.parameters.laid_out(part, (axes,), writer, axes).text
+
+
+def flat_bias(writer: PackedWriter, bias: Node, dims: tuple[Axis, ...]) -> str:
+    assert writer.parameters is not None
+    if set(bias.axes) != set(dims):
+        raise Unsupported("a bias along part of a value")
+    return writer.parameters.laid_out(bias, (dims,), writer, dims).text
+
+
+def updated(writer: PackedWriter, one: Node) -> Value | None:
+    """`x += y` where x is scratch that nobody reads any more."""
+    if one["fn"] not in ("+", "-", "*", "/") or one.kind != "real":
+        return None
+    left, right = (writer.value(arg) for arg in one.args)
+    lead, dims = writer.shape(one)
+    if left.buffer is None or left.wide or not left.text.isidentifier() or left.lead != lead or set(left.dims) != set(dims):
+        return None
+    dies = writer.dies(one.args[0]) and writer.buffers.held.get(left.buffer, -1) <= writer.here
+    view = one.args[0].op in VIEWS and not (one.args[0].op == "pick" and one.args[0].args[1].op != "const")
+    if not dies or view or one.args[0].op == "loop" or (right.wide and not right.number):
+        return None
+    writer.explain(one)
+    writer.write(f"{left.text} {one['fn']}= {writer.fit(right, lead, left.dims)}")
+    writer.buffers.pass_on(left.buffer, writer.last.get(one, writer.here))
+    return left
+
+
+def writable(writer: PackedWriter, one: Node, arg: Node, value: Value) -> Value:
+    """A value that may be overwritten: the argument itself if this is its last reader, else a copy."""
+    own = value.buffer is not None and writer.dies(arg) and writer.buffers.held.get(value.buffer, -1) <= writer.here
+    whole = value.text.isidentifier() and arg.op not in VIEWS
+    if own and (whole or arg.op in ("state", "carry")) and value.buffer is not None:
+        writer.buffers.pass_on(value.buffer, writer.last.get(one, writer.here))
+        writer.overwrites += 1
+        return value
+    if value.buffer is None and value.owned and (writer.dies(arg) or not value.text.isidentifier()):
+        return value
+    return Value(f"np.array({value.text}, {writer.dtype})", value.lead, value.dims, owned=True)

@@ -1,0 +1,115 @@
+"""Graphs: named results over nodes, with what is known of inputs, weights and where each node comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..grammar.diagnostics import Span
+from .nodes import Axis, Node, Size, walk_all
+from .rewriting import Rewrite, transform
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a node comes from: the place in a spec, the instance it belongs to and the name it has there."""
+
+    span: Span | None = None
+    path: str = ""
+    name: str = ""
+    block: str = ""
+
+
+def take_origin(origins: dict[Node, Origin], old: Node, new: Node) -> None:
+    """A node that stands for another one comes from the same place; a named place wins over an unnamed one."""
+    mine, theirs = origins.get(old), origins.get(new)
+    if mine is not None and (theirs is None or (mine.name and not theirs.name)):
+        origins[new] = mine
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of the compiled model: the ecosystem's name, the spec's name, axes as declared, kind, whether needed."""
+
+    name: str
+    spec_name: str
+    axes: tuple[Axis, ...]
+    kind: str
+    required: bool
+
+
+@dataclass(frozen=True)
+class Output:
+    """A named result and the order of its axes (lifted axes first)."""
+
+    name: str
+    node: Node
+    axes: tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A parameter: path with `[]` for stacks, axes (stack axes first), in- and out-axes if a map, initialiser as text."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    stack: tuple[Axis, ...]
+    ins: tuple[Axis, ...]
+    outs: tuple[Axis, ...] | None
+    init: str
+    span: Span | None = field(compare=False, default=None)
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        """The sizes of the axes."""
+        return tuple(axis.size for axis in self.axes)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What a stage hands to the next: named results over interned nodes, with inputs, weights and origins.
+
+    `plan` names the passes that a backend carries out while it writes (how rows are packed, which memory is used again).
+    """
+
+    name: str
+    outputs: tuple[Output, ...]
+    inputs: tuple[Input, ...]
+    weights: tuple[Weight, ...]
+    origins: Mapping[Node, Origin] = field(compare=False, repr=False)
+    batch: Axis | None = None
+    plan: frozenset[str] = frozenset()
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """The nodes of the results."""
+        return tuple(one.node for one in self.outputs)
+
+    def nodes(self) -> list[Node]:
+        """All nodes, arguments first, bodies of loops included."""
+        return list(walk_all(self.roots))
+
+    def rewrite(self, change: Rewrite, origins: dict[Node, Origin] | None = None) -> Graph:
+        """The graph after `change` of every node; origins go along (in the given table, or a copy of this graph's)."""
+        origins = dict(self.origins) if origins is None else origins
+
+        def moved(old: Node, new: Node) -> None:
+            take_origin(origins, old, new)
+
+        roots = transform(self.roots, change, moved)
+        outputs = tuple(Output(o.name, r, o.axes) for o, r in zip(self.outputs, roots, strict=True))
+        return replace(self, outputs=outputs, origins=origins)
+
+    def networkx(self) -> Any:
+        """The graph as a networkx.DiGraph: nodes keyed by number, with the attributes op, label, axes and body."""
+        import networkx
+
+        made: Any = networkx.DiGraph(name=self.name)
+        number = {one: i for i, one in enumerate(self.nodes())}
+        for one, i in number.items():
+            origin = self.origins.get(one, Origin())
+            made.add_node(i, op=one.op, label=origin.name or one.op, axes=[str(a) for a in one.axes], path=origin.path)
+            below = (*one.args, *one["body"]) if one.op == "loop" else one.args
+            made.add_edges_from((number[arg], i) for arg in below)
+        return made

@@ -1,0 +1,153 @@
+"""Axes and nodes: the one node type of the graph, interned, and how to walk it without recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
+
+from ..grammar.diagnostics import InternalError
+
+
+@dataclass(frozen=True)
+class Length:
+    """A size that is known at run time only; axes of equal length share it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Size: TypeAlias = int | Length
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis by identity: display name, size, owner (each entry of the owner has its own length) and tag.
+
+    The tag tells apart axes that hygiene or a map from an axis to itself needs twice under one name.
+    """
+
+    name: str
+    size: Size
+    owner: Axis | None = None
+    tag: int = 0
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the size is a length that differs from owner to owner."""
+        return isinstance(self.size, Length)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Node:
+    """One operation of the graph; make it with the functions below, which intern it."""
+
+    __slots__ = ("__weakref__", "_attrs", "args", "axes", "free", "kind", "op")
+
+    op: str
+    args: tuple[Node, ...]
+    axes: tuple[Axis, ...]
+    kind: str
+    free: frozenset[int]
+    _attrs: dict[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self._attrs[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The attribute, or the default."""
+        return self._attrs.get(name, default)
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """All attributes by name."""
+        return self._attrs
+
+    def __repr__(self) -> str:
+        extra = " ".join(str(v) for k, v in self._attrs.items() if isinstance(v, str | int | Fraction | Axis))
+        return f"<{self.op} {extra} [{', '.join(map(str, self.axes))}]>"
+
+    def __reduce__(self) -> Any:
+        raise InternalError("nodes are interned and not pickled; pickle the program's source instead")
+
+
+_table: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
+
+
+def node(op: str, args: Iterable[Node] = (), axes: Iterable[Axis] = (), kind: str = "real", **attrs: Any) -> Node:
+    """The one node with this operation, arguments, axes, kind and attributes (all hashable)."""
+    args, axes = tuple(args), tuple(axes)
+    key = (op, args, axes, kind, tuple(sorted(attrs.items(), key=lambda item: item[0])))
+    found = _table.get(key)
+    if found is not None:
+        return found
+    made = object.__new__(Node)
+    made.op, made.args, made.axes, made.kind, made._attrs = op, args, axes, kind, attrs
+    made.free = _free(op, args, attrs)
+    _table[key] = made
+    return made
+
+
+def _free(op: str, args: tuple[Node, ...], attrs: dict[str, Any]) -> frozenset[int]:
+    """The loops whose step a node depends on."""
+    free = frozenset[int]().union(*(one.free for one in args)) if args else frozenset[int]()
+    if op in ("counter", "carry", "past"):
+        return free | {attrs["loop"]}
+    if op == "random":
+        return free | frozenset(attrs.get("steps", ()))
+    if op == "loop":
+        inner = frozenset[int]().union(*(one.free for one in attrs["body"]))
+        return free | (inner - {attrs["loop"]})
+    return free
+
+
+# --------------------------------------------------------------------------------------------------- walking
+
+
+def walk(roots: Iterable[Node], enter: Callable[[Node], bool] = lambda one: True) -> Iterator[Node]:
+    """Every node below the roots once, arguments first; bodies of loops are not entered."""
+    done: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(one, False) for one in reversed(tuple(roots))]
+    while stack:
+        one, ready = stack.pop()
+        if one in done:
+            continue
+        if ready:
+            done.add(one)
+            yield one
+        else:
+            stack.append((one, True))
+            if enter(one):
+                stack.extend((arg, False) for arg in reversed(one.args) if arg not in done)
+
+
+def walk_all(roots: Iterable[Node]) -> Iterator[Node]:
+    """Every node below the roots once, the bodies of loops included (before their loop)."""
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(one, False) for one in reversed(tuple(roots))]
+    while stack:
+        one, ready = stack.pop()
+        if one in seen:
+            continue
+        if ready:
+            seen.add(one)
+            yield one
+        else:
+            stack.append((one, True))
+            below = (*one.args, *one["body"]) if one.op == "loop" else one.args
+            stack.extend((arg, False) for arg in reversed(below) if arg not in seen)
+
+
+def invariants(body: Iterable[Node], ident: int) -> tuple[Node, ...]:
+    """The largest parts of a body that do not depend on the loop's step (constants left out)."""
+    found: dict[Node, None] = {}
+    for one in walk(body, enter=lambda n: ident in n.free):
+        if ident not in one.free and one.op not in ("const",):
+            found[one] = None
+    return tuple(found)
