@@ -94,11 +94,14 @@ def _static(fn: str, left: Static, right: Static) -> Static:
     return _EXACT[fn](left, right)  # type: ignore[no-any-return]
 
 
+def _bits(base: Fraction, exponent: Fraction) -> Fraction:
+    return abs(exponent) * max(base.numerator.bit_length(), base.denominator.bit_length())
+
+
 def _static_power(base: Static, exponent: Static) -> Static:
-    exact = isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1
-    if exact and isinstance(base, Fraction) and isinstance(exponent, Fraction):
-        if abs(exponent) * max(base.numerator.bit_length(), base.denominator.bit_length()) < MAX_BITS:
-            return Fraction(base**exponent)
+    whole = isinstance(exponent, Fraction) and exponent.denominator == 1
+    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and whole and _bits(base, exponent) < MAX_BITS:
+        return Fraction(base**exponent)
     return as_static(math.pow(float(base), float(exponent)))
 
 

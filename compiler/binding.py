@@ -85,7 +85,8 @@ def bind_axes(going: Entering) -> None:
         expr, value = going.args[param.name]
         names = entering.declared(going, param)
         if not isinstance(value, Tensor):
-            if names and param.axes is not None and param.default is None and _is_number(value):
+            wanted_axes = names and param.axes is not None and param.default is None
+            if wanted_axes and _is_number(value) and not instances.left_out(going.scope, expr):
                 raise refusals.needs_axes(going, param, expr)
             continue
         mine: dict[Axis, str] = {}

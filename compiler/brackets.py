@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, TransformulaError
-from . import calls, choices, expressions, ir, loops, reshape, wording
+from . import calls, choices, expressions, ir, joining, loops, reshape, wording
 from .ir import Axis
 from .values import (
     Builtin,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def select(scope: Scope, expr: s.Select) -> Value:
     """base[items], by what the base is."""
     if isinstance(expr.base, s.Concat):
-        return reshape.joined(scope, expr.base, expr)
+        return joining.joined(scope, expr.base, expr)
     by_name = isinstance(expr.base, s.Name)
     base = expressions.name(scope, expr.base) if by_name else expressions.lower_raw(scope, expr.base)  # type: ignore[arg-type]
     match base:
@@ -51,7 +51,7 @@ def select(scope: Scope, expr: s.Select) -> Value:
     if not isinstance(base, Tensor):
         raise scope.fail(
             "A117",
-            f"`{text(expr.base)}` is {describe(base)} and has no axes",
+            f"`{wording.text(expr.base)}` is {describe(base)} and has no axes",
             expr.items[0].span,
             help="Leave the brackets away: it is the same everywhere.",
         )
@@ -179,7 +179,8 @@ def bind_instance(scope: Scope, base: Instance, expr: s.Select) -> Instance:
     binds = dict(base.binds)
     for item in expr.items:
         if isinstance(item, s.EqualItem):
-            binds[item.axis.name] = axis_name(scope, item.value, f"{text(expr.base)}[{item.axis.name} = src](…)").name
+            example = f"{wording.text(expr.base)}[{item.axis.name} = src](…)"
+            binds[item.axis.name] = axis_name(scope, item.value, example).name
         elif isinstance(item, s.PlainItem) and _is_number(scope, item.value):
             raise _not_a_stack(scope, base, expr)
         else:
@@ -187,7 +188,7 @@ def bind_instance(scope: Scope, base: Instance, expr: s.Select) -> Instance:
                 "A119",
                 "an instance has its axes by name",
                 item.span,
-                help=f"Bind one to another: {text(expr.base)}[key = src](…).",
+                help=f"Bind one to another: {wording.text(expr.base)}[key = src](…).",
             )
     return replace(base, binds=binds)
 
@@ -214,10 +215,10 @@ def _member_of_stack(scope: Scope, base: Instance, expr: s.Select) -> Instance:
         axes = " and ".join(a.name for a in base.stack)
         raise scope.fail(
             "U704",
-            f"`{text(expr.base)}` has one instance per {axes}: give {wording.count(len(base.stack), 'number')}",
+            f"`{wording.text(expr.base)}` has one instance per {axes}: give {wording.count(len(base.stack), 'number')}",
             expr.items[0].span.to(expr.items[-1].span),
             notes=(Note(base.decl.span, "declared here"),),
-            help=f"Write {text(expr.base)}[{', '.join('lkij'[: len(base.stack)])}].",
+            help=f"Write {wording.text(expr.base)}[{', '.join('lkij'[: len(base.stack)])}].",
         )
     at = []
     for item, axis in zip(expr.items, base.stack, strict=True):
@@ -230,7 +231,7 @@ def _member_of_stack(scope: Scope, base: Instance, expr: s.Select) -> Instance:
                 "U704",
                 f"an instance is chosen by a number, not {describe(found)}",
                 item.span,
-                help=f"Inside `for l in {axis.name}:` write {text(expr.base)}[l].",
+                help=f"Inside `for l in {axis.name}:` write {wording.text(expr.base)}[l].",
             )
         if isinstance(found, Fraction | float):
             whole_inside(scope, found, axis, item.value)
@@ -270,8 +271,3 @@ def entry_of_vector(scope: Scope, base: Tensor, expr: s.Select) -> Tensor | None
     if isinstance(item.value, s.Name) and not isinstance(scope.lookup(item.value.name), Counter | Tensor):
         return None
     return reshape.pick(scope, base, [s.EqualItem(item.span, option.index.axis, item.value)], expr)
-
-
-def text(expr: s.Node) -> str:
-    text = " ".join(expr.span.text.split())
-    return text if len(text) <= 40 else text[:39] + "…"

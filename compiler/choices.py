@@ -59,7 +59,8 @@ def selected(scope: Scope, test: Tensor, value: Value, other: Value, expr: s.Nod
         if not is_static(one) and not isinstance(one, Tensor | Counter) and describe(one).startswith("the "):
             expressions.tensor(scope, one, expr)
     left, right = (expressions.tensor(scope, one, expr) for one in (value, other))
-    if any(one.node.kind == "bool" for one in (left, right)) and any(arithmetic.is_number(one.node) for one in (left, right)):
+    both = left.node, right.node
+    if any(one.kind == "bool" for one in both) and any(arithmetic.is_number(one) for one in both):
         raise arithmetic.truth_as_number(scope, _branch_places(expr)[0 if left.node.kind == "bool" else 1])
     if other == -math.inf:
         return _bottomed(left, test.node)

@@ -31,6 +31,7 @@ class Lengths:
     size: dict[str, int] = field(default_factory=dict)
     count: dict[str, Array] = field(default_factory=dict)
     visible: dict[str, Array] = field(default_factory=dict)
+    numbered: str = ""  # the length that given position ids belong to, if there are several
 
 
 class Evaluator:
@@ -105,7 +106,7 @@ class Evaluator:
     def _position(self, one: Node, args: list[Array]) -> Array:
         shape = tuple(self.extent(axis) for axis in one.axes)
         given = self.inputs.get("position_ids")
-        if given is None:
+        if given is None or self.lengths.numbered not in ("", str(one["axis"].size)):
             return np.broadcast_to(np.arange(shape[-1], dtype=float), shape)
         return np.broadcast_to(np.asarray(given, float), shape)
 
@@ -138,7 +139,7 @@ class Evaluator:
     def _merge(self, one: Node, args: list[Array]) -> Array:
         kept = [a for a in one.args[0].axes if a not in one["gone"]]
         moved = align(args[0], one.args[0].axes, (*kept, *one["gone"]))
-        return moved.reshape((*moved.shape[: len(kept)], -1))
+        return moved.reshape((*moved.shape[: len(kept)], math.prod(moved.shape[len(kept) :])))
 
     def _widen(self, one: Node, args: list[Array]) -> Array:
         return np.broadcast_to(args[0][..., None], (*args[0].shape, self.extent(one["axis"])))

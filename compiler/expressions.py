@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import InternalError, Note, Span, TransformulaError
-from ..grammar.printer import expression as printed
-from . import arithmetic, brackets, calls, choices, instances, ir, loops, products, reshape, wording
+from . import arithmetic, brackets, calls, choices, instances, ir, joining, loops, products, wording
 from .ir import Axis
 from .names import parts
 from .values import (
@@ -82,7 +81,7 @@ def _lower(scope: Scope, expr: s.Expr) -> Value:
         case s.Cases():
             return choices.cases(scope, expr)
         case s.Concat():
-            return reshape.concat(scope, expr)
+            return joining.concat(scope, expr)
         case s.Select():
             return brackets.select(scope, expr)
         case s.Call():
@@ -392,9 +391,6 @@ def given_vector(scope: Scope, option: s.Option, parts: Sequence[Value], key: st
     return Tensor(ir.table(numbers, axis))
 
 
-def short(expr: s.Node) -> str:
-    text = printed(expr) if isinstance(expr, s.Expr) else expr.span.text
-    return text if len(text) <= 40 else text[:39] + "…"
 
 
-__all__ = ["MapAxes", "contract", "equation", "is_static", "lower", "lower_raw", "member", "tensor"]
+__all__ = ["MapAxes", "equation", "is_static", "lower", "lower_raw", "member", "tensor"]

@@ -62,6 +62,15 @@ def present(scope: Scope, condition: s.Expr | None) -> bool:
     return found
 
 
+def left_out(scope: Scope, expr: s.Node) -> bool:
+    """Whether a number stands for a weight that config leaves out: it is then the same at every place of its axes."""
+    here: Scope | None = scope
+    while here is not None and here.entry is None:
+        here = here.parent
+    names = [one.name for decl in here.entry.definition.body.weights for one in decl.names] if here and here.entry else []
+    return isinstance(expr, s.Name) and expr.name in names
+
+
 def weight(scope: Scope, decl: s.WeightDecl, name: str) -> Value:
     """The weight as a value; one that config leaves out is the constant of its initialiser (bias 0, gain 1)."""
     if not present(scope, decl.condition):

@@ -342,3 +342,20 @@ def _without(declared: Iterable[Named], gone: set[str]) -> tuple[Named, ...]:
         if names:
             left.append(replace(one, names=names))
     return tuple(left)
+
+
+def local_entry(statement: s.Assign, module: Module) -> Entry:
+    span = statement.span
+    output = s.Output(span, None, None, statement.value)
+    axes = tuple(_head_axis(one) for one in statement.brackets)
+    definition = s.Definition(span, "formula", statement.name, axes, statement.params, (output,), s.Body(span))
+    return Entry(definition, module)
+
+
+def _head_axis(item: s.Item | s.AxisParam) -> s.AxisParam:
+    """An axis in the head of a local function: f[j](x) or f[i: j](x)."""
+    if isinstance(item, s.AxisParam):
+        return item
+    if isinstance(item, s.PlainItem) and isinstance(item.value, s.Name):
+        return s.AxisParam(item.span, item.value)
+    raise error("A119", "an axis is expected here", item.span)

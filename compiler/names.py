@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from ..grammar import syntax as s
+from ..grammar.diagnostics import Span
 
 
 def parts(root: Any) -> Iterator[Any]:
@@ -66,3 +67,9 @@ def declared_names(body: s.Body) -> list[s.Name]:
 def used_names(roots: Iterable[Any]) -> set[str]:
     """The names that expressions read."""
     return {one.name for root in roots for one in names_in(root)}
+
+
+def place_of(equation: s.Assign | s.Expr, name: str) -> Span:
+    """Where an equation reads a name."""
+    value = equation.value if isinstance(equation, s.Assign) else equation
+    return next((one.span for one in names_in(value) if one.name == name), equation.span)

@@ -77,7 +77,7 @@ def _lacks(
 ) -> TransformulaError:
     axis, sides = missing[0]
     both = {scope.label(a) for a in (*left.axes, *right.axes) if scope.visible(a)}
-    told = " and ".join(f"`{expressions.short(side)}`" for side in sides)
+    told = " and ".join(f"`{wording.text(side)}`" for side in sides)
     more = [scope.told(left, expr.left), scope.told(right, expr.right)]
     advice = scope.suggest(axis.name, both)
     if not advice and len(sides) == 1:
@@ -141,7 +141,7 @@ def _map_lacks(
     have = [scope.label(a) for a in value.axes if scope.visible(a)]
     return scope.fail(
         "A101",
-        f"`{expressions.short(side)}` has no axis `{name_}`",
+        f"`{wording.text(side)}` has no axis `{name_}`",
         side.span,
         because=(scope.told(value, side), f"the map {told} consumes {' and '.join(map(scope.label, weight.map.ins))}"),
         notes=scope.where_from(value, expr.span),
@@ -182,6 +182,7 @@ def _bare_contract(scope: Scope, expr: s.Contract, left: Tensor, right: Tensor) 
             notes=wording.come_from(scope, (left, right), expr),
             help="A weight that consumes an axis is declared as a map, like W : [d → ffn].",
         )
+    left_text, right_text = wording.text(expr.left), wording.text(expr.right)
     raise scope.fail(
         "A103",
         f"`@` could sum over {', or over '.join([*(f'`{n}`' for n in names), 'all of them'])}",
@@ -189,7 +190,7 @@ def _bare_contract(scope: Scope, expr: s.Contract, left: Tensor, right: Tensor) 
         because=told,
         notes=wording.come_from(scope, (left, right), expr),
         help="Only a map W : [a → b] says by itself what it consumes. Name the axes here: "
-        f"{expressions.short(expr.left)} @[{names[0]}] {expressions.short(expr.right)} keeps each {' and '.join(names[1:])} apart.",
+        f"{left_text} @[{names[0]}] {right_text} keeps each {' and '.join(names[1:])} apart.",
     )
 
 

@@ -83,6 +83,7 @@ def _evaluated(graph: Graph, weights: Weights, given: dict[str, Array], seed: in
     lengths = Lengths(_owners(graph, given))
     for name, place in places.items():
         lengths.size[name], lengths.count[name], lengths.visible[name] = place.width, place.count, place.visible
+    lengths.numbered = next(iter(places), "")
     aligned = {one.name: _align_input(one, given[one.name], places) for one in graph.inputs if one.name in given}
     if "position_ids" in given and "position_ids" not in aligned:
         first = next(iter(places.values()))

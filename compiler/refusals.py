@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import TransformulaError
-from . import entering, expressions, products, wording
+from . import entering, products, wording
 from .entering import Entering
 from .ir import Axis
 from .scope import Scope

@@ -27,7 +27,7 @@ def _by_name(scope: Scope, base: Tensor, expr: s.Expr, written: s.Select) -> s.N
     if isinstance(expr, s.Name):
         return expr
     have = wording.names(scope, base)
-    first = f"The first entry along {have[0]} is {brackets.text(written.base)}[{have[0]} = 0]. " if have else ""
+    first = f"The first entry along {have[0]} is {wording.text(written.base)}[{have[0]} = 0]. " if have else ""
     raise scope.fail(
         "A107",
         "axes have names here, not numbers",
@@ -55,7 +55,7 @@ def on_tensor(scope: Scope, base: Tensor, expr: s.Select) -> Tensor:
                 help="A pick says the axis and the place: x[seq = 0]; the other axes stay by themselves.",
             )
         wanted = [_by_name(scope, base, n.value, expr) for n in names]
-        expressions.stated(scope, base, wanted, expr.base, expr.span, f"`{brackets.text(expr.base)}`")
+        expressions.stated(scope, base, wanted, expr.base, expr.span, f"`{wording.text(expr.base)}`")
         return base
     if picks:
         made = pick(scope, made, picks, expr)
@@ -73,7 +73,7 @@ def _need(scope: Scope, value: Tensor, name: s.Name, expr: s.Select) -> Axis:
         have = [scope.label(a) for a in value.axes if scope.visible(a)]
         raise scope.fail(
             "A120",
-            f"`{brackets.text(expr.base)}` has no axis `{name.name}` to pick or rename",
+            f"`{wording.text(expr.base)}` has no axis `{name.name}` to pick or rename",
             name.span,
             because=(scope.told(value, expr.base),),
             notes=scope.where_from(value, expr.span),
@@ -278,7 +278,7 @@ def _widened(scope: Scope, made: Tensor, item: s.RenameItem) -> Tensor:
     return made
 
 
-def _fixed(scope: Scope, axis: Axis, item: s.RenameItem) -> int:
+def fixed(scope: Scope, axis: Axis, item: s.RenameItem) -> int:
     if not isinstance(axis.size, int):
         raise scope.fail(
             "A123",
@@ -290,7 +290,7 @@ def _fixed(scope: Scope, axis: Axis, item: s.RenameItem) -> int:
 
 
 def _split(scope: Scope, made: Tensor, old: Axis, item: s.RenameItem) -> Tensor:
-    whole = _fixed(scope, old, item)
+    whole = fixed(scope, old, item)
     known = [scope.axis(name.name) for name in item.new]
     sizes = [axis.size if axis is not None and isinstance(axis.size, int) else None for axis in known]
     product = 1
@@ -333,7 +333,7 @@ def _does_not_split(
 def _merge(scope: Scope, made: Tensor, old: list[Axis], item: s.RenameItem) -> Tensor:
     whole = 1
     for axis in old:
-        whole *= _fixed(scope, axis, item)
+        whole *= fixed(scope, axis, item)
     name = item.new[0]
     known = scope.axis(name.name)
     if known is not None and known.size != whole:
@@ -350,63 +350,3 @@ def _merge(scope: Scope, made: Tensor, old: list[Axis], item: s.RenameItem) -> T
     return Tensor(ir.merge(made.node, old, into))
 
 
-def concat(scope: Scope, expr: s.Concat) -> Value:
-    """[u; v; w] waits for its new axis: [u; v; w][d → pair] (brackets give it)."""
-    raise scope.fail(
-        "A124",
-        "a concatenation makes an axis of a new name: say along which axis, and what it is called",
-        expr.span,
-        help=f"{brackets.text(expr)}[d → pair] puts the parts one after the other along d and calls the result pair.",
-    )
-
-
-def joined(scope: Scope, base: s.Concat, expr: s.Select) -> Tensor:
-    """[u; v; w][d → pair]: along d, into a new axis; a part without d is one entry."""
-    item = expr.items[0]
-    if not isinstance(item, s.RenameItem) or len(item.old) > 1 or len(item.new) != 1:
-        raise scope.fail(
-            "A124",
-            "a concatenation makes an axis of a new name: say along which axis, and what it is called",
-            item.span,
-            help=f"Write {brackets.text(base)}[d → pair].",
-        )
-    parts = [expressions.tensor(scope, expressions.lower(scope, one), one) for one in base.parts]
-    along: list[Axis | None] = []
-    total = 0
-    for part in parts:
-        axis = scope.find(part, item.old[0].name) if item.old else None
-        if part.node.kind == "bool" and any(p.node.kind != "bool" for p in parts):
-            raise arithmetic.truth_as_number(scope, base.parts[parts.index(part)])
-        along.append(axis)
-        total += 1 if axis is None else _fixed(scope, axis, item)
-    if item.old and all(axis is None for axis in along):
-        have = sorted({name for part in parts for name in wording.names(scope, part)})
-        raise scope.fail(
-            "A120",
-            f"no part has an axis `{item.old[0].name}`",
-            item.old[0].span,
-            because=wording.sides(scope, parts, base.parts),
-            help=scope.suggest(item.old[0].name, have)
-            or f"Write {brackets.text(base)}[{have[0] if have else ''} → {item.new[0].name}].",
-        )
-    if item.old and item.old[0].name == item.new[0].name and any(a is not None for a in along):
-        raise scope.fail(
-            "A122",
-            f"a concatenation along `{item.old[0].name}` makes a longer axis, which needs a new name",
-            item.new[0].span,
-            help=f"For example {brackets.text(base)}[{item.old[0].name} → pair].",
-        )
-    known = scope.axis(item.new[0].name)
-    if known is not None and known.size != total:
-        told = " + ".join("1" if axis is None else str(axis.size) for axis in along)
-        raise scope.fail(
-            "C612",
-            f"the parts have {told} = {total} entries, but `{item.new[0].name}` is {wording.size(known)}",
-            item.span,
-            help="Choose a new name for the axis, or change its size in config.",
-        )
-    into = known or Axis(item.new[0].name, total)
-    made = Tensor(ir.concat([p.node for p in parts], along, into))
-    if len(expr.items) == 1:
-        return made
-    return on_tensor(scope, made, replace(expr, items=expr.items[1:]))

@@ -7,69 +7,24 @@ fresh axis is needed).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
-from ..grammar.diagnostics import Diagnostic, Diagnostics, Note, Span, TransformulaError, error, similar
-from . import builtins, instances, ir, loops
+from ..grammar.diagnostics import Diagnostic, Note, Span, TransformulaError, similar
+from . import builtins, instances, ir, loops, wording
 from .config import Config
 from .ir import Axis, Node, Origin
-from .modules import Entry, Module, statement_names
-from .names import declared_names, names_in, renames
-from .values import Counter, Formula, Poisoned, Record, States, Static, Tensor, Value
+from .modules import Entry, Module, local_entry
+from .names import declared_names, place_of, renames
+from .session import Callee, Session
+from .values import Counter, Formula, Poisoned, States, Static, Tensor, Value
 
 if TYPE_CHECKING:
-    from .ir import Weight
-
-
-@dataclass(frozen=True)
-class Callee:
-    """A call that is being worked on: its name in the text, its arguments, and who is called."""
-
-    span: Span
-    args: Mapping[str, Span]
-    definition: s.Definition
-
-    def at_fault(self, inside: Span) -> Note:
-        """The argument through which a mistake at `inside` is reached, else the call."""
-        words = set(re.findall(r"[^\W\d][\w']*", inside.text))
-        where = {st.name.name: st for st in self.definition.body.where if isinstance(st, s.Assign)}
-        waiting = list(words)
-        while waiting:
-            equation = where.get(waiting.pop())
-            more = {one.name for one in names_in(equation.value)} - words if equation is not None else set()
-            words |= more
-            waiting += more
-        hits = [span for name, span in self.args.items() if name in words]
-        return Note(hits[0] if len(hits) == 1 else self.span, self.definition.name.name)
-
-
-@dataclass(eq=False)
-class Session:
-    """What all scopes of one compilation share."""
-
-    module: Module
-    config: Config
-    diagnostics: Diagnostics = field(default_factory=Diagnostics)
-    origins: dict[Node, Origin] = field(default_factory=dict)
-    weights: dict[str, Weight] = field(default_factory=dict)
-    batch: Axis | None = None
-    loops: int = 0
-    fresh: int = 0
-    calls: list[Callee] = field(default_factory=list)
-    work: list[int] = field(default_factory=lambda: [0])  # how many calls so far
-    top: Scope | None = None
-    trace: list[tuple[s.Expr, Value, Scope]] | None = None
-
-    def fresh_axis(self, name: str, like: Axis) -> Axis:
-        """An axis of the same extent and owner that no text can name."""
-        self.fresh += 1
-        return Axis(name, like.size, like.owner, self.fresh)
+    pass
 
 
 @dataclass(eq=False)
@@ -109,7 +64,7 @@ class Scope:
     def told(self, tensor: Tensor, expr: s.Node | None = None) -> str:
         """`K : [key, dk]`, for messages."""
         shown = self.show(tensor.axes)
-        return f"`{_short(expr)}` has {shown if shown != '[]' else 'no axes'}" if expr is not None else shown
+        return f"`{wording.text(expr)}` has {shown if shown != '[]' else 'no axes'}" if expr is not None else shown
 
     def show(self, axes: Iterable[Axis]) -> str:
         """Visible axes by their names here."""
@@ -340,7 +295,7 @@ class Scope:
                 continue
             self._unique(statement.name, seen)
             if statement.params is not None:
-                self.values[statement.name.name] = Formula(_local_entry(statement, self), scope=self)
+                self.values[statement.name.name] = Formula(local_entry(statement, self.module), scope=self)
             else:
                 self.equations[statement.name.name] = statement
 
@@ -391,7 +346,7 @@ class Scope:
         round_ = [*self.busy[self.busy.index(name) :], name]
         pairs = list(pairwise(round_))
         steps = [f"`{a}` needs {f'`{b}`' if a != b else 'itself'}" for a, b in pairs]
-        places = [_needs(self.equations[a], b) for a, b in pairs]
+        places = [place_of(self.equations[a], b) for a, b in pairs]
         others = zip(places[1:4], steps[1:4], strict=True)
         return self.fail(
             "N204",
@@ -420,39 +375,11 @@ class Scope:
             self.session.origins[node] = Origin(span, self.path.rstrip("."), name, block)
 
 
-def _needs(equation: s.Assign | s.Expr, name: str) -> Span:
-    """Where an equation reads a name."""
-    value = equation.value if isinstance(equation, s.Assign) else equation
-    return next((one.span for one in names_in(value) if one.name == name), equation.span)
-
-
 class _Poison:
     """Stands for a value whose mistake has been told."""
 
 
 Poison: Value = _Poison()  # type: ignore[assignment]
-
-
-def _local_entry(statement: s.Assign, scope: Scope) -> Entry:
-    span = statement.span
-    output = s.Output(span, None, None, statement.value)
-    axes = tuple(_head_axis(one) for one in statement.brackets)
-    definition = s.Definition(span, "formula", statement.name, axes, statement.params, (output,), s.Body(span))
-    return Entry(definition, scope.module)
-
-
-def _head_axis(item: s.Item | s.AxisParam) -> s.AxisParam:
-    """An axis in the head of a local function: f[j](x) or f[i: j](x)."""
-    if isinstance(item, s.AxisParam):
-        return item
-    if isinstance(item, s.PlainItem) and isinstance(item.value, s.Name):
-        return s.AxisParam(item.span, item.value)
-    raise error("A119", "an axis is expected here", item.span)
-
-
-def _short(expr: s.Node | None) -> str:
-    text = " ".join(expr.span.text.split()) if expr is not None else ""
-    return text if len(text) <= 40 else text[:39] + "…"
 
 
 def config_scope(config: Config) -> Scope:
@@ -466,14 +393,4 @@ def module_scope(module: Module, config: Config | None = None) -> Scope:
     return Scope(Session(module, own), own, module)
 
 
-def loop_names(where: Iterable[s.Statement]) -> Mapping[str, None]:
-    """The names that the statements define, inside loops too."""
-    return {name: None for statement in where for name in sorted(statement_names(statement))}
-
-
-def reads(value: Record | Value) -> Value:
-    """The value itself: a record stands for its first output."""
-    return value.value if isinstance(value, Record) else value
-
-
-__all__ = ["Poison", "Scope", "Session", "config_scope", "loop_names", "module_scope", "names_in", "reads"]
+__all__ = ["Callee", "Poison", "Scope", "Session", "config_scope", "module_scope"]

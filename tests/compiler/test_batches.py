@@ -181,6 +181,23 @@ def test_two_lengths_have_two_masks() -> None:
     close(found["y"], [[-1.0, 1.0], [0.0, 0.0]])
 
 
+def test_position_ids_belong_to_the_first_length() -> None:
+    text = (
+        "model M(x[seq] as input_ids, y[tgt] as decoder_input_ids) → "
+        "x[seq] = 0 * x + position(seq), y[tgt] = 0 * y + position(tgt)\n"
+    )
+    found = run(text, input_ids=[[0, 0, 0]], decoder_input_ids=[[0, 0]], position_ids=[[5, 6, 7]])
+    close(found["x"], [[5.0, 6, 7]])
+    close(found["y"], [[0.0, 1]])
+
+
+def test_an_empty_sequence() -> None:
+    text = "model M(x[seq] as input_ids) → mean[] = mean[seq](x), same[seq] = x + 1\n"
+    found = run(text, input_ids=np.zeros((2, 0)))
+    close(found["mean"], [0.0, 0.0])
+    assert found["same"].shape == (2, 0)
+
+
 OBJECTIVE = """\
 from functions import nll
 config

@@ -171,6 +171,13 @@ def test_a_gain_that_config_leaves_out_is_one() -> None:
     close(value(text, x=X), X)
 
 
+def test_a_weight_that_config_leaves_out_may_be_passed_where_axes_are_needed() -> None:
+    text = block("seq, d", "add(x, b)", "b : [d] ~ 0 if there") + "add(x[d], b[d]) = x + b\n"
+    text = text.replace("config\n", "config\n    there = false\n")
+    close(value(text, x=X), X)
+    close(value(text.replace("there = false", "there = true"), {"b.b": np.ones(4)}, x=X), X + 1)
+
+
 def test_a_weight_that_config_leaves_out_without_a_constant_is_an_error_where_used() -> None:
     text = block("seq, d", "x @ W", "W : [d → d] if there").replace("config\n", "config\n    there = false\n")
     assert codes(text) == {"C614"}

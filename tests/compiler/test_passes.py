@@ -20,14 +20,7 @@ from tests.compiler.spec_tools import Array
 
 PASSES = [row.name for row in pipeline.table()]
 FEW = ["gpt", "rope", "deberta", "norms", "sbert"]
-MASKS = {
-    "right": np.array([[1, 1, 1, 1, 0], [1, 0, 0, 0, 0], [1, 1, 1, 1, 1]]),
-    "left": np.array([[0, 1, 1, 1, 1], [0, 0, 0, 0, 1]]),
-    "holes": np.array([[1, 0, 1, 0, 1], [0, 1, 0, 1, 1]]),
-    "an empty example": np.array([[0, 0, 0, 0, 0], [1, 1, 1, 0, 0]]),
-    "length 1": np.array([[1, 0], [0, 1], [1, 0]])[:, :1],
-    "all": zoo.MASK,
-}
+MASKS = {"all kinds": zoo.MASK, "length 1": zoo.MASK[:2, :1], "nobody": zoo.MASK[:0]}
 
 
 def kernel_names(graph: Graph) -> Counter[str]:
@@ -44,37 +37,36 @@ def test_every_stage_keeps_every_result(name: str) -> None:
     for mask in MASKS.values():
         given = zoo.inputs(name, mask)
         wanted = zoo.reference_results(made.formula, given)
+        told = {made.formula.roots}
         for stage in made.stages[1:]:
-            found = zoo.reference_results(stage.graph, given)
-            assert zoo.difference(found, wanted) < 1e-12, stage.name
+            if stage.graph.roots not in told:
+                told.add(stage.graph.roots)
+                found = zoo.reference_results(stage.graph, given)
+                assert zoo.difference(found, wanted) < 1e-12, stage.name
 
 
 @pytest.mark.parametrize("left_out", PASSES)
-@pytest.mark.parametrize("name", zoo.NAMES)
+@pytest.mark.parametrize("name", [*zoo.ZOO, "bert", "sbert"])
 def test_any_pass_can_be_left_out(name: str, left_out: str) -> None:
-    given = zoo.inputs(name)
     made = zoo.program(name, without=(left_out,))
     assert left_out not in [stage.name for stage in made.compiled.stages]
-    wanted = zoo.reference_results(made.compiled.formula, given)
-    assert zoo.difference(zoo.reference_results(made.graph, given), wanted) < 1e-12
-    assert zoo.difference(zoo.model(made)(**given), wanted) < 1e-12
+    assert zoo.difference(zoo.model(made)(**zoo.inputs(name)), zoo.wanted(name)) < 1e-12
 
 
 @pytest.mark.parametrize("passes", [{kind: one} for one in PASSES for kind in ("only", "until")], ids=str)
 @pytest.mark.parametrize("name", FEW)
 def test_any_pass_can_be_alone_or_last(name: str, passes: dict[str, str]) -> None:
-    (kind, one), given = next(iter(passes.items())), zoo.inputs(name)
+    kind, one = next(iter(passes.items()))
     made = zoo.program(name, **{kind: (one,) if kind == "only" else one})
     stages = [stage.name for stage in made.compiled.stages]
     assert stages == (["formula", one] if kind == "only" else ["formula", *PASSES[: PASSES.index(one) + 1]])
-    wanted = zoo.reference_results(made.compiled.formula, given)
-    assert zoo.difference(zoo.model(made)(**given), wanted) < 1e-12
+    assert zoo.difference(zoo.model(made)(**zoo.inputs(name)), zoo.wanted(name)) < 1e-12
 
 
 @pytest.mark.parametrize("name", zoo.NAMES)
 def test_no_pass_at_all(name: str) -> None:
-    given, made = zoo.inputs(name), zoo.program(name, until="formula")
-    assert zoo.difference(zoo.model(made)(**given), zoo.reference_results(made.graph, given)) < 1e-12
+    made = zoo.program(name, until="formula")
+    assert zoo.difference(zoo.model(made)(**zoo.inputs(name)), zoo.wanted(name)) < 1e-12
 
 
 def test_compiling_the_result_again_changes_nothing() -> None:
@@ -253,7 +245,7 @@ def test_layers_stay_one_loop_at_any_number() -> None:
     made = {layers: sized(layers)() for layers in (2, 12, 768)}
     for stage in range(len(made[2].stages)):
         graphs = {layers: one.stages[stage].graph for layers, one in made.items()}
-        counts = {layers: Counter(one.op for one in graph.nodes()) for layers, graph in graphs.items()}
+        counts = {layers: Counter(one.op for one in graph.nodes() if one.op != "const") for layers, graph in graphs.items()}
         assert counts[2] == counts[12] == counts[768]
         assert counts[2]["loop"] == 1
     assert kernel_names(made[768].graph) == {"layer_norm": 3, "attention": 1, "gelu": 1}
@@ -267,8 +259,13 @@ def test_compile_time_does_not_grow_with_layers() -> None:
 
 
 def test_a_loop_of_a_thousand_layers_still_computes() -> None:
-    made = compile_graph(zoo.ZOO["history"], settings={"layers": 1000, "d": 2, "head": 1})
-    assert len(made.graph.nodes()) == len(zoo.whole("history").graph.nodes())
+    made = {n: zoo.compile(zoo.ZOO["history"], settings={"layers": n, "d": 2, "head": 1}) for n in (7, 1000)}
+    assert len(made[1000].graph.nodes()) == len(made[7].graph.nodes())
+    assert made[1000].source.count("\n") == made[7].source.count("\n")
+    given = zoo.inputs("history")
+    wanted = zoo.reference_results(made[7].graph, given)
+    assert zoo.difference(zoo.model(made[7])(**given), wanted) < 1e-12
+    assert all(np.isfinite(value).all() for value in zoo.model(made[1000])(**given, outputs=["first"]).values())
 
 
 # --- numbers that fusion gets wrong elsewhere ----------------------------------------------------------------

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from transformula.backends.program import Program, compile
+from transformula.backends.program import Program
+from transformula.backends.program import compile as compile
 from transformula.compiler import reference
 from transformula.compiler.ir import Graph
 
@@ -319,7 +320,17 @@ def model(made: Program, dtype: str = "float64", threads: int | None = 1, seed: 
     return module(made.source)["Model"](nested(graph, weight_values(graph, seed)), dtype=dtype, threads=threads)
 
 
-MASK = np.array([[1] * 9, [1] * 5 + [0] * 4, [0, 1, 0, 1, 1, 1, 0, 0, 0], [0] * 9, [0] * 8 + [1]])
+MASK = np.array(
+    [
+        [1, 1, 1, 1, 1, 1, 1, 1, 1],
+        [1, 1, 1, 1, 1, 0, 0, 0, 0],
+        [0, 0, 0, 1, 1, 1, 1, 1, 1],
+        [0, 1, 0, 1, 1, 1, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0, 0, 1],
+    ]
+)
+"""Examples of every kind: whole, padded right and left, with a hole, empty, of length 1."""
 
 
 def inputs(name: str, mask: Array = MASK, seed: int = 1) -> dict[str, Array]:
@@ -329,7 +340,7 @@ def inputs(name: str, mask: Array = MASK, seed: int = 1) -> dict[str, Array]:
         return {"first": draw.normal(size=(len(mask), 12)), "second": draw.normal(size=(len(mask), 12))}
     made: dict[str, Array] = {"input_ids": draw.integers(0, 20, mask.shape), "attention_mask": mask}
     if name == "two":
-        made["decoder_input_ids"] = draw.integers(0, 20, (len(mask), 4))
+        made["decoder_input_ids"] = draw.integers(0, 20, (len(mask), min(4, mask.shape[1])))
         made["decoder_attention_mask"] = mask[:, :4]
     return made
 
@@ -337,6 +348,12 @@ def inputs(name: str, mask: Array = MASK, seed: int = 1) -> dict[str, Array]:
 def reference_results(graph: Graph, given: Mapping[str, Any], seed: int = 0) -> dict[str, Array]:
     """The results of a graph by the naive evaluator."""
     return reference.run(graph, weight_values(graph, seed), given)
+
+
+@lru_cache(maxsize=None)
+def wanted(name: str) -> dict[str, Array]:
+    """The results of a model of the zoo for `inputs(name)`, by the formula as it stands."""
+    return reference_results(whole(name).compiled.formula, inputs(name))
 
 
 def difference(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> float:
