@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note
-from . import calls, entering, expressions, products, refusals, wording
+from . import calls, entering, expressions, instances, products, refusals, wording
 from .entering import Entering
 from .ir import Axis
 from .names import mentioned

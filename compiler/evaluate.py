@@ -10,6 +10,7 @@ hidden. A reduction or contraction over a length, or over its owner, only sees v
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias

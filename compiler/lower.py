@@ -14,6 +14,7 @@ from . import calls, expressions, ir, wording
 from .config import Config
 from .ir import Axis, Graph, Length, Node
 from .modules import Entry, Module
+from .ties import tied
 from .scope import Scope, Session
 from .values import Poisoned, Tensor
 
@@ -55,7 +56,7 @@ def lower_entry(entry: Entry, config: Config, session: Session | None = None) ->
     try:
         inputs = _inputs(scope, definition, objective)
         scope.take(definition.body.where)
-        made = _outputs(scope, definition)
+        made = list(tied(scope, _outputs(scope, definition)))
     except Poisoned:
         made = []
     except TransformulaError as fault:

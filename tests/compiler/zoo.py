@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from transformula.backends.program import Program
 from transformula.backends.program import compile as compile
-from transformula.compiler import reference
+from transformula.compiler import pipeline, reference
 from transformula.compiler.ir import Graph
 
 from tests.compiler.spec_tools import Array, rng, weight_values
@@ -276,18 +277,20 @@ SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
 NAMES = (*ZOO, *SHIPPED)
 
 
-def program(name: str, **passes: Any) -> Program:
-    """A model of the zoo (or the text of one) compiled for NumPy."""
-    if name in SHIPPED:
-        text, entry, settings = SHIPPED[name]
-        return compile(text, entry=entry, settings=settings, **passes)
-    return compile(ZOO.get(name, name), **passes)
-
-
 @lru_cache(maxsize=None)
 def whole(name: str) -> Program:
-    """The same with all passes, compiled once."""
-    return program(name)
+    """A model of the zoo (or the text of one) compiled for NumPy with all passes, once."""
+    if name in SHIPPED:
+        text, entry, settings = SHIPPED[name]
+        return compile(text, entry=entry, settings=settings)
+    return compile(ZOO.get(name, name))
+
+
+def program(name: str, **passes: Any) -> Program:
+    """The same by chosen passes."""
+    made = whole(name).compiled
+    stages, ledger = pipeline.run(made.formula, **passes)
+    return Program(replace(made, stages=stages, ledger=ledger), "numpy")
 
 
 def module(source: str) -> dict[str, Any]:
