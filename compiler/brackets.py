@@ -106,6 +106,7 @@ def _positional(
 
 
 def later(scope: Scope, item: s.Item) -> TransformulaError:
+    """What belongs to a later version, or is no axis at all."""
     if isinstance(item, s.RenameItem | s.RestrictItem) and (isinstance(item, s.RenameItem) or item.new is not None):
         return scope.fail(
             "X990",

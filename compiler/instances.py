@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note
@@ -11,8 +12,10 @@ from . import expressions, ir, wording
 from .config import Config
 from .ir import Axis, Node, Weight
 from .names import declared_names
-from .scope import Scope
 from .values import Counter, Instance, MapAxes, Static, Tensor, Value, describe
+
+if TYPE_CHECKING:
+    from .scope import Scope
 
 OUT = -1
 """The tag of an out-axis that has the name of an in-axis: W : [d → d]."""
@@ -237,6 +240,8 @@ def instance_config(fn: Instance) -> tuple[Config, dict[str, tuple[s.Node, Value
 
 def member(scope: Scope, base: Instance, expr: s.Member) -> Value:
     """instance.W or instance.part: reaches a weight (tied heads) or an inner instance."""
+    from .scope import Scope
+
     body = base.entry.definition.body
     known = [name.name for name in declared_names(body)]
     if expr.name not in known:

@@ -14,6 +14,7 @@ from .values import Tensor
 
 
 def needs_axes(going: Entering, param: s.Param, expr: s.Node) -> TransformulaError:
+    """A number where a value with axes is needed."""
     axes = ", ".join(n.name for n in entering.declared(going, param))
     return going.scope.fail(
         "A129",
@@ -25,6 +26,7 @@ def needs_axes(going: Entering, param: s.Param, expr: s.Node) -> TransformulaErr
 
 
 def ambiguous(going: Entering, name: s.Name, value: Tensor, expr: s.Node) -> TransformulaError:
+    """A formal axis that could be any of several of the argument."""
     return going.scope.fail(
         "A130",
         f"`{name.name}` of `{going.entry.name}` could be any of several axes",
@@ -35,6 +37,7 @@ def ambiguous(going: Entering, name: s.Name, value: Tensor, expr: s.Node) -> Tra
 
 
 def lacks(going: Entering, param: s.Param, name: s.Name, value: Tensor, expr: s.Node) -> TransformulaError:
+    """An argument without an axis that the parameter sees."""
     scope = going.scope
     wanted = going.binds.get(name.name, name.name)
     wanted = scope.label(wanted) if isinstance(wanted, Axis) else wanted
@@ -73,6 +76,7 @@ def _likewise(going: Entering, wanted: str) -> Iterable[tuple[str, s.Node]]:
 
 
 def no_head_axis(going: Entering, one: s.AxisParam) -> TransformulaError:
+    """An axis of the head that no argument has."""
     scope = going.scope
     values = [v for _, v in entering.tensors(going)]
     have = [scope.label(a) for v in values for a in v.axes if scope.visible(a)]
@@ -104,6 +108,7 @@ def no_head_axis(going: Entering, one: s.AxisParam) -> TransformulaError:
 
 
 def collision(going: Entering, inner: Scope, axis: Axis) -> TransformulaError:
+    """A result that would have an axis twice."""
     label = going.scope.label(axis)
     return going.scope.fail(
         "A126",
@@ -116,6 +121,7 @@ def collision(going: Entering, inner: Scope, axis: Axis) -> TransformulaError:
 
 
 def say_which(going: Entering, one: s.AxisParam, wanted: str) -> str:
+    """How an axis of an index formula is bound here."""
     used = {going.binds.get(other.axis.name, other.axis.name) for other in going.definition.axes}
     scope = going.scope
     free = [name for name in scope.known_axes() if name not in used]
@@ -123,5 +129,7 @@ def say_which(going: Entering, one: s.AxisParam, wanted: str) -> str:
     lengths = [name for name in free for axis in [scope.axis(name)] if axis is not None and axis.ragged]
     name = one.index.name if one.index else one.axis.name
     if near or not lengths:
-        return near or f"Declare it in a parameter's brackets, like x[{wanted}]."
+        known = [name for name in scope.known_axes() for axis in [scope.axis(name)] if axis is not None and axis.ragged]
+        first = f"A rename brings it in, like x[{known[0]} → {wanted}], or" if known else "Declare it:"
+        return near or f"{first} a parameter's brackets, like x[{wanted}]."
     return f"Say which axis it is: {going.entry.name}[{name} = {lengths[-1]}]."

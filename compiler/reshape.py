@@ -279,6 +279,7 @@ def _widened(scope: Scope, made: Tensor, item: s.RenameItem) -> Tensor:
 
 
 def fixed(scope: Scope, axis: Axis, item: s.RenameItem) -> int:
+    """The size of an axis; a length has none that is known here."""
     if not isinstance(axis.size, int):
         raise scope.fail(
             "A123",

@@ -2,12 +2,14 @@
 
 A meaning is proposed with its parameters (axis, ε, which weight is gain and which shift) from what the part contains,
 evaluated by its own core graph, and must agree with the part to 1e-11 of the largest value on every draw: rows of
-several sizes (1e-3 … 30, where ε of 1e-12 shows against 0 by rows of size 1e-6), random relations with an empty row.
+several sizes (1e-3 … 30, where ε of 1e-12 shows against 0 by rows of size 1e-6), rows of zeros (where any ε shows), rows
+beyond every number inside (a bound of 1000 shows there), random relations with an empty row.
 Agreement at hundreds of random points of functions made of exp, erf, tanh, roots and means is agreement.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,6 +22,8 @@ from ..ir import Axis, Length, Node
 
 TOLERANCE = 1e-11
 SIZES = {0: 3, 1: 4, 2: 5, 3: 2}
+FEW = 8
+"""Entries along each axis where a scalar function is probed: they are all alike."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,13 @@ def meaning(root: Node, x: Node, see: Node | None, weights: tuple[Node, ...]) ->
     proposals = list(_pointwise(root, x, see, weights) if axis is None else _along(root, x, see, weights, axis))
     if not proposals:
         return None
-    seeds = _seeds(root, x, see, weights)
-    wanted = _values(root, seeds)
-    if wanted is None:
+    seeds = _seeds(root, x, see, weights, most=FEW if axis is None else None)
+    wanted = [_value(root, seed) for seed in seeds]
+    if not any(value is not None and np.isfinite(value).any() for value in wanted):
         return None
     for proposal in proposals:
-        if _equal(wanted, _values(proposal.node, seeds), proposal.node.axes, root.axes):
+        agrees = (_equal(left, _value(proposal.node, s), proposal.node.axes, root.axes) for left, s in zip(wanted, seeds, strict=True))
+        if all(agrees):  # one draw after the other: most wrong proposals fail the first
             return proposal
     return None
 
@@ -98,15 +103,29 @@ def _epsilons(root: Node, x: Node) -> list[Fraction]:
     return sorted(found)
 
 
+def _bounds(root: Node, x: Node) -> list[float]:
+    """Sizes beyond the large numbers inside, and where tiny ones count."""
+    found = set()
+    for one in ir.walk([root], enter=lambda n: n is not x):
+        size = 0 if one.op != "const" or isinstance(one["value"], bool) else abs(one["value"])
+        if 10 < size < 1e100:
+            found.add(3 * float(size))
+        elif 1e-100 < size < 1e-12:
+            found.add(math.sqrt(size))
+    return sorted(found)[-4:]
+
+
 # ---------------------------------------------------------------------------------------------------- evaluation
 
 
-def _seeds(root: Node, x: Node, see: Node | None, weights: tuple[Node, ...]) -> list[tuple[dict[Node, Array], Lengths]]:
+def _seeds(
+    root: Node, x: Node, see: Node | None, weights: tuple[Node, ...], most: int | None
+) -> list[tuple[dict[Node, Array], Lengths]]:
     rng = np.random.default_rng(20_240)
     draws = []
     lengths = _lengths((root, x, *((see,) if see is not None else ()), *weights))
-    for scale in (1.0, 1e-6, 30.0, 1e-3):
-        values: dict[Node, Array] = {x: rng.normal(size=_shape(x.axes, lengths)) * scale}
+    for scale in (1.0, 1e-6, 30.0, 1e-3, 0.0, *_bounds(root, x)):
+        values: dict[Node, Array] = {x: rng.normal(size=_shape(x.axes, lengths, most)) * scale}
         for one in weights:
             values[one] = rng.normal(size=_shape(one.axes, lengths))
         if see is not None:
@@ -125,8 +144,9 @@ def _lengths(nodes: tuple[Node, ...]) -> Lengths:
     return found
 
 
-def _shape(axes: tuple[Axis, ...], lengths: Lengths) -> tuple[int, ...]:
-    return tuple(axis.size if isinstance(axis.size, int) else lengths.size[axis.size.name] for axis in axes)
+def _shape(axes: tuple[Axis, ...], lengths: Lengths, most: int | None = None) -> tuple[int, ...]:
+    sizes = (axis.size if isinstance(axis.size, int) else lengths.size[axis.size.name] for axis in axes)
+    return tuple(size if most is None else min(size, most) for size in sizes)
 
 
 class _Seeded(Evaluator):
@@ -140,27 +160,22 @@ class _Seeded(Evaluator):
         return self._given
 
 
-def _values(root: Node, seeds: list[tuple[dict[Node, Array], Lengths]]) -> list[Array] | None:
-    made = []
-    for values, lengths in seeds:
-        try:
-            made.append(_Seeded(values, lengths)(root))
-        except (KeyError, ValueError, AttributeError):
-            return None
-    return made
+def _value(root: Node, seed: tuple[dict[Node, Array], Lengths]) -> Array | None:
+    """The value of a node at one draw; None where the part needs more than was drawn."""
+    try:
+        return _Seeded(*seed)(root)
+    except (KeyError, ValueError, AttributeError):
+        return None
 
 
-def _equal(wanted: list[Array], found: list[Array] | None, axes: tuple[Axis, ...], target: tuple[Axis, ...]) -> bool:
+def _equal(left: Array | None, right: Array | None, axes: tuple[Axis, ...], target: tuple[Axis, ...]) -> bool:
     from ..evaluate import align
 
-    if found is None:
+    if left is None or right is None:
         return False
-    for left, right in zip(wanted, found, strict=True):
-        right = align(right, axes, target)
-        if left.shape != right.shape or not np.isfinite(left).any():
-            return False
-        finite = np.isfinite(left)  # a naive form may overflow where the stable one does not
-        size = np.abs(left[finite]).max(initial=0.0) + 1e-300
-        if not np.all(np.abs(left - right)[finite] <= TOLERANCE * size):
-            return False
-    return True
+    right = align(right, axes, target)
+    if left.shape != right.shape:
+        return False
+    finite = np.isfinite(left)  # a naive form may overflow where the stable one does not
+    size = np.abs(left[finite]).max(initial=0.0) + 1e-300
+    return bool(np.all(np.abs(left - right)[finite] <= TOLERANCE * size))

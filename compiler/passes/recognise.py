@@ -24,7 +24,7 @@ from .substitute import substitute
 MOST = 40
 """Nodes that a meaning may be made of."""
 
-TELLING = ("exp", "erf", "tanh", "max", "sqrt", "^", "log", "/")
+TELLING = ("exp", "erf", "tanh", "max", "min", "sqrt", "^", "log", "/", "where")
 """Functions whose presence makes a node worth a probe."""
 
 
@@ -88,13 +88,15 @@ def _own_reads(one: Node, region: Region) -> int:
 
 
 def _best(root: Node, order: Mapping[Node, int], static: frozenset[Node]) -> tuple[Region, str, Node] | None:
+    """The largest part that has a meaning: (x - μ) / σ is the LayerNorm of x rather than the RMSNorm of x - μ."""
+    best = None
     for region in _regions(root, order, static):
         if not _worth(region):
             continue
         found = probe.meaning(region.root, region.x, region.see, region.weights)
         if found is not None:
-            return region, found.kernel, found.node
-    return None
+            best = region, found.kernel, found.node
+    return best
 
 
 def _worth(region: Region) -> bool:
@@ -116,6 +118,8 @@ def _regions(root: Node, order: Mapping[Node, int], static: frozenset[Node]) -> 
             weights = tuple(sorted((one for one in frontier if one in static and one.op != "const"), key=order.__getitem__))
             yield Region(root, values[0], relations[0] if relations else None, weights, tuple(inside))
         opened = max((one for one in values if _opens(one, axes)), key=order.__getitem__, default=None)
+        if opened is None:  # a condition on x itself, as in x if x > 0 else 0
+            opened = max((one for one in relations if one.op == "map"), key=order.__getitem__, default=None)
         if opened is None:
             return
         frontier.remove(opened)
