@@ -171,7 +171,7 @@ def _run(
 ) -> Value:
     binding.bind_axes(going)
     binding.freshen(going)
-    inner = Scope(going.scope.session, config, going.entry.module, going.entry, path, outer=outer)
+    inner = Scope(going.scope.session, config, going.entry.module, going.entry, path, outer=outer, stands=going.back)
     _place_draws(going, inner)
     _label_axes(going, inner)
     with _inside(going):
@@ -321,8 +321,9 @@ def _leaving(going: Entering, inner: Scope) -> Callable[[Value], Value]:
                 relation = inner.restrict[axis].node
                 value = Tensor(ir.where(relation, value.node, ir.const(Fraction(0))), zero=relation)
         made = {axis for axis in value.axes if axis not in going.back}
+        left = [going.back[axis] for axis in value.axes if axis in going.back]
         for new, old in going.back.items():
-            if new in value.axes and old in made:
+            if new in value.axes and (old in made or left.count(old) > 1):
                 raise refusals.collision(going, inner, old)
         return value.rename({new: old for new, old in going.back.items() if new in value.axes})
 

@@ -73,7 +73,27 @@ def _own(module: Module) -> list[Entry]:
     whole = ("model", "objective")
     found = [module.entries[name] for name in module.own if name in module.entries]
     found = [one for one in found if one.definition.kind not in whole]
-    return [*found, *(one for one in module.of_kind(*whole) if one.name not in module.imported)]
+    taken = module.of_kind(*whole) if _changes(module) else [module.entries[n] for n in module.own if n in module.entries]
+    return [*found, *(one for one in taken if one.definition.kind in whole and one.name not in module.imported)]
+
+
+def _changes(module: Module) -> bool:
+    """Whether the file touches anything that it took over: if not, what it took over is as sound as it was."""
+    base = module.base
+    if base is None:
+        return True
+    old = {*base.entries, *base.options, *base.choices, *base.uses, *base.axes}
+    kinds = (s.Change, s.Remove, s.Tie)
+    return any(isinstance(one, kinds) for one in module.file.items) or any(name in old for name in _defined(module))
+
+
+def _defined(module: Module) -> Iterator[str]:
+    """The names that the file itself gives a meaning."""
+    for item in module.file.items:
+        if isinstance(item, s.UseDecl):
+            yield from (name.name for name in item.names)
+        elif isinstance(item, s.Option | s.Choice | s.AxisDecl | s.Definition):
+            yield item.name.name
 
 
 def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:

@@ -280,8 +280,8 @@ def _turned_map(made: Tensor, map_: MapAxes) -> Tensor:
     """Wᵀ; where an axis goes to itself, the two sides change places."""
     swap: dict[Axis, Axis] = {}
     for axis in map_.outs:
-        plain = Axis(axis.name, axis.size, axis.owner, 0)
-        if axis.tag < 0 and plain in map_.ins:
+        plain = map_.plain(axis)
+        if plain != axis and plain in map_.ins:
             swap[axis], swap[plain] = plain, axis
     return Tensor(ir.rename(made.node, swap), map=map_.renamed(swap).turned())
 

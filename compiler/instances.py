@@ -89,13 +89,28 @@ def weight(scope: Scope, decl: s.WeightDecl, name: str) -> Value:
     axes, map_ = _axes(scope, decl)
     stack = tuple(axis for axis, _ in scope.outer)
     path = scope.path + name
-    made = ir.weight(path, (*stack, *axes))
+    homes = _homes(scope, decl, axes)
+    made = ir.weight(path, (*stack, *(homes[axis] for axis in axes)))
     if path not in scope.session.weights:
         init = printed(decl.init) if decl.init is not None else ""
-        ins, outs = (map_.ins, map_.outs) if map_ else ((), None)
+        home = map_.renamed(homes) if map_ else None
+        ins, outs = (home.ins, home.outs) if home else ((), None)
         scope.session.weights[path] = Weight(path, made.axes, stack, ins, outs, init, decl.span)
         scope.origin(made, decl.span, name)
-    return Tensor(chosen(scope, made, scope.outer), map=map_)
+    here = {home: axis for axis, home in homes.items() if home != axis}
+    return Tensor(ir.rename(chosen(scope, made, scope.outer), here), map=map_)
+
+
+def _homes(scope: Scope, decl: s.WeightDecl, axes: tuple[Axis, ...]) -> dict[Axis, Axis]:
+    """The axes under which a weight is stored, by those that it has in this call: they do not depend on the caller."""
+    names = (*decl.axes.carried, *decl.axes.ins, *(decl.axes.outs or ()))
+    homes: dict[Axis, Axis] = {}
+    for name, axis in zip(names, axes, strict=True):
+        home = scope.config.axis(name.name)
+        if home is None or (home.size, home.owner) != (axis.size, axis.owner):
+            home = scope.stands.get(axis, axis)
+        homes[axis] = Axis(home.name, home.size, home.owner, OUT) if axis.tag == OUT else home
+    return homes if len(set(homes.values())) == len(homes) else {axis: axis for axis in axes}
 
 
 def chosen(scope: Scope, made: Node, outer: tuple[tuple[Axis, Static | Counter | Tensor], ...]) -> Node:

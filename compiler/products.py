@@ -114,7 +114,7 @@ def _apply_map(scope: Scope, expr: s.Contract, value: Tensor, weight: Tensor) ->
         if found is None or found != axis:
             raise _map_lacks(scope, expr, value, weight, axis, found)
     for axis in weight.map.outs:
-        plain = Axis(axis.name, axis.size, axis.owner, 0) if axis.tag < 0 else axis
+        plain = weight.map.plain(axis)
         if plain in value.axes and plain not in weight.map.ins:
             raise scope.fail(
                 "A112",

@@ -49,6 +49,7 @@ class Scope:
     tables: bool = False  # whether an elementwise operation may make a table here (its axes are declared)
     guarded: bool = False  # whether a condition guards picks here
     busy: list[str] = field(default_factory=list)
+    stands: dict[Axis, Axis] = field(default_factory=dict)  # the caller's axis by the one that stands for it here
     site: str = ""  # the calls that lead here, so that each draws anew
     steps: tuple[int, ...] = ()  # the loops around: a draw is new at each step
 

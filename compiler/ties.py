@@ -1,4 +1,4 @@
-"""tie A = B: two weights of one storage. The second is the first, wherever it is used."""
+"""tie A = B: two weights of one storage. A is B, wherever it is used: B has the row in the checkpoint map."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from dataclasses import replace
 from ..grammar import syntax as s
 from . import expressions, ir
 from .ir import Node, Output
+from .names import declared_names, names_in
 from .scope import Scope
 from .values import Tensor
 
 
 def tied(scope: Scope, outputs: Sequence[Output]) -> tuple[Output, ...]:
     """The results with tied weights as one node each. Raises `TransformulaError` for what cannot be tied."""
-    root = scope.root()
     one_of: dict[Node, Node] = {}
     for tie in scope.session.module.ties:
-        left, right = _weight(root, tie.left), _weight(root, tie.right)
+        if _elsewhere(scope, tie.left) or _elsewhere(scope, tie.right):
+            continue
+        left, right = _weight(scope, tie.left), _weight(scope, tie.right)
         if set(left.axes) != set(right.axes):
-            raise root.fail(
+            raise scope.fail(
                 "U711",
                 "only weights with the same axes can be one",
                 tie.right.span,
-                because=(root.told(Tensor(left), tie.left), root.told(Tensor(right), tie.right)),
+                because=(scope.told(Tensor(left), tie.left), scope.told(Tensor(right), tie.right)),
                 help="An instance with a size of its own, like G : Bert(d = d / 4), has axes of its own.",
             )
         left, right = _first(one_of, left), _first(one_of, right)
         if left is not right:
-            one_of[right] = left
+            one_of[left] = right
     if not one_of:
         return tuple(outputs)
     roots = ir.transform([out.node for out in outputs], lambda node: _first(one_of, node))
@@ -42,11 +44,20 @@ def _first(one_of: dict[Node, Node], node: Node) -> Node:
     return node
 
 
-def _weight(root: Scope, written: s.Expr) -> Node:
-    found = expressions.lower(root, written)
+def _elsewhere(scope: Scope, written: s.Expr) -> bool:
+    """Whether the weight belongs to another model of the spec, and so is none of this one's business."""
+    first = next(names_in(written), None)
+    if first is None or scope.lookup(first.name) is not None:
+        return False
+    entries = scope.session.module.entries.values()
+    return any(first.name in (one.name for one in declared_names(entry.definition.body)) for entry in entries)
+
+
+def _weight(scope: Scope, written: s.Expr) -> Node:
+    found = expressions.lower(scope, written)
     if isinstance(found, Tensor) and found.node.op == "weight":
         return found.node
-    raise root.fail(
+    raise scope.fail(
         "U710",
         "only a weight can be tied",
         written.span,

@@ -33,6 +33,13 @@ class MapAxes:
         """The same map under other axes."""
         return MapAxes(*(tuple(ir.renamed(a, pairs) for a in part) for part in (self.carried, self.ins, self.outs)))
 
+    def plain(self, out: Axis) -> Axis:
+        """The axis that an out-axis becomes in a result: W : [d → d] brings the d that it consumes."""
+        if out.tag >= 0:
+            return out
+        same = [axis for axis in self.ins if (axis.name, axis.size, axis.owner) == (out.name, out.size, out.owner)]
+        return same[0] if same else Axis(out.name, out.size, out.owner)
+
     def turned(self) -> MapAxes:
         """Wᵀ."""
         return MapAxes(self.carried, self.outs, self.ins)

@@ -39,6 +39,20 @@ def write(writer: Writer, one: Node) -> Value:
     return Value(names[0], states[0].lead, states[0].dims)
 
 
+def step(writer: Writer, one: Node, names: list[str], states: list[Value]) -> None:
+    """The lines of one step; each next state has the shape of the first."""
+    writer.body(one["body"])
+    new = []
+    for part, state in zip(one["body"], states, strict=True):
+        value = writer.value(part)
+        text = writer.fit(value, state.lead, state.dims)
+        if len(value.dims) < len(state.dims) or value.lead != state.lead:
+            sizes = writer.lead_sizes(state.lead) + [writer.size(axis) for axis in state.dims]
+            text = f"np.broadcast_to({text}, ({', '.join(sizes)},))"
+        new.append(Value(text, state.lead, state.dims))
+    end_step(writer, one, names, new)
+
+
 def state_name(writer: Writer, one: Node, slot: int) -> str:
     """The name that the spec gives the state."""
     return writer.origin(one["body"][slot]).name or writer.origin(one).name or "state"

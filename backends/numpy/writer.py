@@ -6,15 +6,13 @@ packed rows of many examples.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from fractions import Fraction
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Node, Origin, walk
 from ...compiler.passes.parameters import has_weight, is_parameter, stack_picks
-from . import expressions, loops
+from . import expressions, loops, reshaping
+from .literals import literal, number
 from .mangling import Names, comment
 from .parameters import Parameters
 from .values import Unsupported, Value, aligned, transposed
@@ -218,22 +216,13 @@ class Writer:
         return Value(value.text, value.lead, dims, value.atom, value.buffer, value.owned, value.wide, value.number)
 
     def _split(self, one: Node) -> Value:
-        value = self.value(one.args[0])
-        at = value.dims.index(one["axis"])
-        dims = value.dims[:at] + one["into"] + value.dims[at + 1 :]
-        return self._reshaped(value, dims)
+        return reshaping.split(self, one)
 
     def _merge(self, one: Node) -> Value:
-        value = self.value(one.args[0])
-        kept = tuple(axis for axis in value.dims if axis not in one["gone"])
-        value = transposed(value, (*kept, *one["gone"]))
-        return self._reshaped(value, (*kept, one["into"]))
+        return reshaping.merged(self, one)
 
-    def _reshaped(self, value: Value, dims: tuple[Axis, ...]) -> Value:
-        sizes = [self.size(axis) for axis in dims]
-        lead = ["-1"] if value.lead else []
-        text = f"{value.wrapped}.reshape({', '.join([*lead, *sizes])})"
-        return Value(text, value.lead, dims, buffer=value.buffer, wide=value.wide)
+    def _concat(self, one: Node) -> Value:
+        return reshaping.concatenated(self, one)
 
     def _widen(self, one: Node) -> Value:
         value = self.value(one.args[0])
@@ -247,30 +236,6 @@ class Writer:
     def lead_sizes(self, lead: str) -> list[str]:
         """The size of the leading dimension, as text."""
         return []
-
-    def _concat(self, one: Node) -> Value:
-        lead, _ = self.shape(one)
-        kept = tuple(axis for axis in one.axes[:-1] if axis in self.shape(one)[1])
-        values = [self.value(arg) for arg in one.args]
-        if all(a is None for a in one["along"]) and all(v.lead == lead and set(v.dims) == set(kept) for v in values):
-            stacked = ", ".join(transposed(v, kept).text for v in values)
-            wide = all(v.wide for v in values)
-            return Value(f"np.stack([{stacked}], axis=-1)", lead, (*kept, one["into"]), owned=True, wide=wide)
-        texts = []
-        for arg, axis in zip(one.args, one["along"], strict=True):
-            value = self.value(arg)
-            dims = (*kept, axis or one["into"])
-            text = self.fit(value, lead, dims) if axis else f"{self._boxed(self.fit(value, lead, kept))}[..., None]"
-            if len(value.dims) < len(kept) + (1 if axis else 0) or (value.lead != lead):
-                sizes = self.lead_sizes(lead) + [self.size(a) for a in kept] + [self.size(axis) if axis else "1"]
-                text = f"np.broadcast_to({text}, ({', '.join(sizes)},))"
-            texts.append(text)
-        wide = all(self.value(arg).wide for arg in one.args)
-        return Value(f"np.concatenate([{', '.join(texts)}], axis=-1)", lead, (*kept, one["into"]), owned=True, wide=wide)
-
-    @staticmethod
-    def _boxed(text: str) -> str:
-        return text if text.replace("_", "a").replace(".", "a").isalnum() and not text[0].isdigit() else f"np.asarray({text})"
 
     # ------------------------------------------------------------------------------------------ along the axes
 
@@ -404,15 +369,7 @@ class Writer:
 
     def step(self, one: Node, names: list[str], states: list[Value]) -> None:
         """One step of a loop: the body, then the next states."""
-        self.body(one["body"])
-        new = []
-        for part, state in zip(one["body"], states, strict=True):
-            value = self.value(part)
-            text = self.fit(value, state.lead, state.dims)
-            if len(value.dims) < len(state.dims) or value.lead != state.lead:
-                text = f"np.broadcast_to({text}, ({', '.join(self.lead_sizes(state.lead) + [self.size(a) for a in state.dims])},))"
-            new.append(Value(text, state.lead, state.dims))
-        loops.end_step(self, one, names, new)
+        loops.step(self, one, names, states)
 
     def _state(self, one: Node) -> Value:
         self.value(one.args[0])
@@ -438,28 +395,3 @@ class Writer:
         if one["draw"] == "dropout":  # a module is for inference
             return self.value(one.args[0])
         raise Unsupported("a random draw")
-
-
-def literal(one: Node) -> Value:
-    """A constant as Python text."""
-    return Value(number(one["value"]), atom=not number(one["value"]).startswith("-"), number=True)
-
-
-def number(value: bool | Fraction | float) -> str:
-    """A number as a Python literal that reads back as exactly the same double (whole numbers as such)."""
-    if isinstance(value, bool):
-        return str(value)
-    if isinstance(value, Fraction) and value.denominator == 1 and abs(value) < 2**63:
-        return str(int(value))
-    try:
-        exact = float(value)
-    except OverflowError:
-        exact = math.inf if value > 0 else -math.inf
-    if math.isinf(exact):
-        return "np.inf" if exact > 0 else "-np.inf"
-    return "np.nan" if math.isnan(exact) else repr(exact)
-
-
-def options(**values: Any) -> Mapping[str, Any]:
-    """Keyword arguments that are not None."""
-    return {name: value for name, value in values.items() if value is not None}

@@ -13,7 +13,7 @@ from fractions import Fraction
 from .. import ir, kernels
 from ..ir import Axis, Graph, Node
 from ..ledger import Ledger
-from ..rules.algebra import is_map, number
+from ..rules.algebra import is_map, number, settle
 from ..rules.rule import Context
 from .substitute import substitute
 
@@ -36,10 +36,12 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
     new: dict[Node, Node] = {}
     for one in graph.nodes():
         weights = _softmax_weights(one)
-        if weights is None:
-            continue
         origin = graph.origins.get(one)
         span = origin.span if origin else None
+        if weights is None:
+            if _changed_weights(one):
+                ledger.refused("recognise", "attention", LAW, "the softmax is changed before it weighs the values", span)
+            continue
         reason, made = _attention(one, weights, context)
         if made is None:
             ledger.refused("recognise", "attention", LAW, reason, span)
@@ -58,6 +60,21 @@ def _softmax_weights(one: Node) -> Node | None:
     return None
 
 
+def _narrow(one: Node) -> Node:
+    """The value without axes along which it is the same."""
+    while one.op == "widen":
+        one = one.args[0]
+    return one
+
+
+def _changed_weights(one: Node) -> bool:
+    """Whether a product over the axis of a softmax takes something made of the softmax."""
+    if one.op != "contract" or len(one["over"]) != 1:
+        return False
+    inner = ir.walk([arg for arg in one.args if arg.op == "map"], enter=lambda n: n.op == "map")
+    return any(n.op == "kernel" and n["name"] == "softmax" and n["axis"] == one["over"][0] for n in inner)
+
+
 def _attention(one: Node, weights: Node, context: Context) -> tuple[str, Node | None]:
     value = one.args[1] if one.args[0] is weights else one.args[0]
     axis = weights["axis"]
@@ -72,12 +89,16 @@ def _attention(one: Node, weights: Node, context: Context) -> tuple[str, Node | 
         return "query and key are not told apart by the key axis", None
     query, key, width, more = sides
     bias = None
-    for factor, term in scores.bias:
+    see = at.get("see")
+    for factor, given in scores.bias:
+        term = given if see is None else settle(given, see, True, 6)  # what is added to hidden scores does not matter
+        if number(_narrow(term)) == 0:
+            continue
         scaled = term if factor == 1 else ir.apply("*", kernels.number(factor), term)
         bias = scaled if bias is None else ir.apply("+", bias, scaled)
     made = kernels.make(
         "attention",
-        {"query": query, "key": key, "value": value, "see": at.get("see"), "bias": bias},
+        {"query": query, "key": key, "value": value, "see": see, "bias": bias},
         one.axes,
         axis=axis,
         width=width,
@@ -103,6 +124,8 @@ def linear(one: Node, axis: Axis, factor: Scale = Fraction(1)) -> Scores:
     if is_map(one, "+", "-"):
         first = linear(one.args[0], axis, factor)
         second = linear(one.args[1], axis, factor if one["fn"] == "+" else -factor)
+        if first.product is second.product is not None:
+            return Scores(first.scale + second.scale, first.product, (*first.bias, *second.bias))
         if first.product is None or second.product is None:
             main = first if first.product is not None else second
             return Scores(main.scale if main.product is not None else factor, main.product, (*first.bias, *second.bias))

@@ -90,19 +90,20 @@ def _decided(one: Node) -> Match | None:
     if not is_map(one, "where"):
         return None
     condition, value, other = one.args
-    inside = _settle(value, condition, True, 6)
-    outside = _settle(other, condition, False, 6)
+    inside = settle(value, condition, True, 6)
+    outside = settle(other, condition, False, 6)
     if inside is value and outside is other:
         return None
     return {"condition": condition, "value": inside, "other": outside}
 
 
-def _settle(one: Node, condition: Node, holds: bool, depth: int) -> Node:
+def settle(one: Node, condition: Node, holds: bool, depth: int) -> Node:
+    """The value where the condition is known to hold (or not to): inner selections by it are decided."""
     if depth == 0 or one.op != "map":
         return one
     if one["fn"] == "where" and one.args[0] is condition:
-        return _settle(one.args[1 if holds else 2], condition, holds, depth)
-    args = tuple(_settle(arg, condition, holds, depth - 1) for arg in one.args)
+        return settle(one.args[1 if holds else 2], condition, holds, depth)
+    args = tuple(settle(arg, condition, holds, depth - 1) for arg in one.args)
     made = ir.rebuild(one, args)
     return made if set(made.axes) <= set(one.axes) else one
 
@@ -126,6 +127,40 @@ def _make_selected_sum(match: Match) -> Node:
     if len(node.args) > 1 and node.args[1] is not condition:
         condition = ir.apply("and", node.args[1], condition)
     return ir.reduce("sum", match["value"], node["over"], condition)
+
+
+def _product_sum(one: Node) -> Match | None:
+    """A sum of products in which each side has an axis that the other lacks: a matrix product."""
+    if one.op != "reduce" or one["reduction"] != "sum" or len(one.args) > 1 or not is_map(one.args[0], "*"):
+        return None
+    left, right = one.args[0].args
+    shared = all(axis in left.axes and axis in right.axes for axis in one["over"])
+    own = not set(left.axes) <= set(right.axes) and not set(right.axes) <= set(left.axes)
+    return {"left": left, "right": right, "over": one["over"]} if shared and own else None
+
+
+def _shared_late(one: Node) -> Match | None:
+    if not is_map(one, "/") or one.args[0].op != "contract":
+        return None
+    product, total = one.args
+    if total.op != "reduce" or total["reduction"] != "sum" or total["over"] != product["over"] or len(total.args) > 1:
+        return None
+    if not is_map(total.args[0], "exp") or total.args[0] not in product.args:
+        return None
+    return {"product": product, "total": total}
+
+
+def _share_first(match: Match) -> Node:
+    product, total = match["product"], match["total"]
+    share = ir.apply("/", total.args[0], total)
+    first, second = product.args
+    sides = (share, second) if first is total.args[0] else (first, share)
+    return ir.contract(*sides, product["over"])
+
+
+def _outer(weights: Node) -> tuple[Node, Node]:
+    """Weights along a and b, and values along b and c."""
+    return weights, ir.input_("v", (Axis("b", 4), Axis("c", 2)), "real")
 
 
 def _truth_sample() -> Node:
@@ -162,5 +197,18 @@ RULES = (
         "selected_sum", "Σ (c ? x : 0) = Σ over c of x", "the normal form of a sum over a relation",
         _selected_sum, _make_selected_sum,
         lambda: [ir.reduce("sum", ir.where(_truth_sample(), _x(), ZERO), (Axis("b", 4),))],
+    ),
+    Rule(
+        "product_sum", "Σ[k] (a * b) = a @[k] b", "a product of matrices makes no table of all its terms",
+        _product_sum, lambda m: ir.contract(m["left"], m["right"], m["over"]),
+        lambda: [ir.reduce("sum", ir.apply("*", *_outer(_x())), (Axis("b", 4),))],
+    ),
+    Rule(
+        "share_first", "(e^s @[k] V) / Σ[k] e^s = (e^s / Σ[k] e^s) @[k] V", "the shares are a softmax, which cannot overflow",
+        _shared_late, _share_first,
+        lambda: [
+            ir.apply("/", ir.contract(*sides, (Axis("b", 4),)), ir.reduce("sum", ir.apply("exp", _x()), (Axis("b", 4),)))
+            for sides in (_outer(ir.apply("exp", _x())), _outer(ir.apply("exp", _x()))[::-1])
+        ],
     ),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Calls: nothing is captured, whatever is bound to whatever; functions and instances as arguments."""
 
 import numpy as np
+import pytest
 
 from tests.compiler.spec_tools import close, codes, lowered, rng, softmax, value, weight_values
 
@@ -100,6 +101,56 @@ def test_an_instance_with_weights_as_a_score_function() -> None:
         "general_attention[key](x, y, y, s)", "general_attention[key = seq](x, x, x, s)"
     )
     close(value(itself, x=X), softmax(X @ w @ X.transpose(0, 2, 1)) @ X)
+
+
+def test_the_axes_of_a_weight_do_not_depend_on_the_call() -> None:
+    """Bound to ffn, the block's d needs a stand-in beside the ffn of its own; it is one weight all the same."""
+    text = (
+        "config\n    d = 4\n    ffn = 4\n"
+        "block F(x[d]) → [d] = (x @ W_1) @ W_2 @ S\n    weights W_1 : [d → ffn]\n            W_2 : [ffn → d]\n"
+        "            S : [d → d]\n"
+        "model M(x[seq, d]) → [seq, d] = f(x) + f[d = ffn](x[d → ffn])[ffn → d]\n    uses f : F\n"
+    )
+    graph = lowered(text)
+    assert [one.name for one in graph.weights] == ["f.W_1", "f.W_2", "f.S"]
+    w = weight_values(graph)
+    close(value(graph, x=X), 2 * X @ w["f.W_1"] @ w["f.W_2"] @ w["f.S"])
+
+
+def test_two_lifted_axes_of_one_name_do_not_leave_together() -> None:
+    text = (
+        "config\n    d = 4\nblock B(x[d], y[key]) → [d] = (x @ W) * sum[key](y)\n    weights W : [d → d]\n"
+        "model M(x[seq, d]) → [seq, d] = b(x, x[seq → key])\n    uses b : B\n"
+    )
+    assert codes(text) == {"A126"}
+
+
+NAMES = ("key", "dk", "d", "head", "j", "v")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_choice_of_names_captures_an_axis(seed: int) -> None:
+    """Attention through two formulas and a passed score function, under names drawn at random."""
+    draw = rng(seed)
+    lifted, query, key, width = draw.permutation(NAMES)[:4]
+    outer, inner = draw.choice([*NAMES, "z"], 2)
+    if draw.random() < 0.5:
+        key = query  # self-attention without a rename
+    sizes = {lifted: 2, query: 3, width: 4, key: 3 if key == query else 5}
+    q = draw.normal(size=(1, 2, 3, 4))
+    k, v = (q, q) if key == query else (draw.normal(size=(1, 2, 5, 4)), draw.normal(size=(1, 2, 5, 4)))
+    text = (
+        "from functions import softmax\nconfig\n"
+        + "".join(f"    {n} = {size}\n" for n, size in sizes.items())
+        + f"block Score(a_[{width}], b_[{width}]) → [] = (a_ @ W) @[{width}] b_\n    weights W : [{width} → {width}]\n"
+        f"inner[{inner}](q, K[{inner}], V[{inner}], f) = sum[{inner}](softmax[{inner}](f(q, K)) * V)\n"
+        f"outer[{outer}](q, K[{outer}], V[{outer}], f) = inner[{inner} = {outer}](q, K, V, f)\n"
+        f"model M(q[{lifted}, {query}, {width}], K[{lifted}, {key}, {width}], V[{lifted}, {key}, {width}])"
+        f" → [{lifted}, {query}, {width}] = outer[{outer} = {key}](q, K, V, s)\n    uses s : Score\n"
+    )
+    w = draw.normal(size=(4, 4))
+    wanted = softmax(q @ w @ k.transpose(0, 1, 3, 2)) @ v
+    close(value(text, {"s.W": w}, q=q, K=k, V=v), wanted)
 
 
 def test_an_activation_as_an_argument() -> None:

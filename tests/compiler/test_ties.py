@@ -21,7 +21,7 @@ block Head(x[seq, d]) → [seq, vocab] = x @ U
     weights U : [d → vocab]
 uses table : Table
      head : Head
-tie table.E = head.U
+tie head.U = table.E
 model M(tokens[seq] as input_ids) → logits[seq, vocab] = head(table(tokens))
 """
 
@@ -45,8 +45,8 @@ def test_the_numpy_module_holds_it_once() -> None:
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("tie table.E = head", "U710"),
-        ("tie table.E = other.b", "U711"),
+        ("tie head = table.E", "U710"),
+        ("tie other.b = table.E", "U711"),
     ],
 )
 def test_what_cannot_be_tied_is_refused(line: str, code: str) -> None:

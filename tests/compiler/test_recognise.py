@@ -1,0 +1,425 @@
+"""Recognition is by meaning: every spelling of a formula ends as one node, and what differs is left alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from transformula.compiler import kernels
+from transformula.compiler.ir import Node, walk_all
+from transformula.grammar.diagnostics import TransformulaError
+
+from tests.compiler import zoo
+
+POINT = """spec t
+from functions import sigmoid, gelu, gelu_tanh
+config
+    d = 5
+    ε = 1e-12
+model M(x[seq, d] as x) → y[seq, d] = {formula}
+"""
+
+
+def point(formula: str, where: str = "") -> str:
+    """A spec of one formula of x[seq, d], with gain γ and shift β if it names them."""
+    parts = "".join(f"    {'where' if i == 0 else '     '} {one}\n" for i, one in enumerate(where.split("; ")) if one)
+    weights = [name for name in ("γ", "β") if name in formula]
+    used = [name for name in ("sigmoid", "gelu_tanh", "gelu(") if name in formula + where]
+    imports = ", ".join(name.strip("(") for name in used)
+    text = POINT.replace("from functions import sigmoid, gelu, gelu_tanh\n", f"from functions import {imports}\n" if used else "")
+    return text.replace("{formula}", formula) + parts + (f"    weights {', '.join(weights)} : [d]\n" if weights else "")
+
+
+@lru_cache(maxsize=None)
+def result(text: str) -> Node:
+    """The node of the result, after a check that module and formula agree."""
+    made = zoo.whole(text)
+    draw = np.random.default_rng(3)
+    masked = {"input_ids": draw.integers(0, 20, (3, 4)), "attention_mask": np.array([[1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 0, 1]])}
+    given = masked if "input_ids" in text else {"x": draw.normal(size=(3, 4, 5)) * 3}
+    found, wanted = zoo.model(made)(**given), zoo.reference_results(made.compiled.formula, given)
+    assert zoo.difference(found, wanted) < 1e-12
+    return made.graph.outputs[0].node
+
+
+def names(root: Node) -> Counter[str]:
+    """Kernels by name, and `core` for other work (weights are prepared, numbers cost nothing)."""
+    found: Counter[str] = Counter()
+    for one in walk_all([root]):
+        if one.op == "kernel":
+            found[one["name"]] += 1
+        elif one.op in ("map", "reduce", "contract"):
+            found["core"] += 1
+    return found
+
+
+def reasons(text: str) -> list[str]:
+    return [line.reason for line in zoo.whole(text).ledger.lines if line.pass_name == "recognise" and not line.fired]
+
+
+def is_one(text: str, name: str) -> Node:
+    """Asserts that the whole formula is one kernel node of x itself."""
+    root = result(text)
+    assert names(root) == {name: 1}, f"{names(root)}: {reasons(text)}"
+    assert root.op == "kernel"
+    assert root.args[0].op == "input"
+    return root
+
+
+# --- functions of one value -----------------------------------------------------------------------------------
+
+SOFTMAX = [
+    ("exp(x) / sum[d](exp(x))", ""),
+    ("e / Z", "e = exp(x); Z = sum[d](e)"),
+    ("exp(x - max[d](x)) / sum[d](exp(x - max[d](x)))", ""),
+    ("e / sum[d](e)", "e = exp(x - top); top = max[d](x)"),
+    ("exp(x - 3) / sum[d](exp(x - 3))", ""),
+    ("exp(x - mean[d](x)) / sum[d](exp(x - mean[d](x)))", ""),
+    ("exp(x) * (1 / sum[d](exp(x)))", ""),
+    ("1 / sum[d](exp(x)) * exp(x)", ""),
+    ("exp(x) ⊙ sum[d](exp(x))^(-1)", ""),
+    ("exp(x - log(sum[d](exp(x))))", ""),
+]
+LOG_SOFTMAX = [
+    ("log(exp(x) / sum[d](exp(x)))", ""),
+    ("x - log(sum[d](exp(x)))", ""),
+    ("x - top - log(sum[d](exp(x - top)))", "top = max[d](x)"),
+    ("x - (top + log(sum[d](exp(x - top))))", "top = max[d](x)"),
+    ("-log(sum[d](exp(x)) / exp(x))", ""),
+    ("log(p)", "p = exp(x) / sum[d](exp(x))"),
+]
+MEAN, SQUARES = "μ = mean[d](x)", "mean[d]((x - μ)²)"
+LAYER_NORM = [
+    (f"γ ⊙ (x - μ) / √({SQUARES} + ε) + β", MEAN),
+    (f"γ ⊙ ((x - μ) / √({SQUARES} + ε)) + β", MEAN),
+    (f"(x - μ) / √({SQUARES} + ε) ⊙ γ + β", MEAN),
+    ("β + (x - μ) ⊙ γ / √(mean[d]((x - μ) ⊙ (x - μ)) + ε)", MEAN),
+    (f"(x - μ) / √({SQUARES} + ε)", MEAN),
+    (f"(x - μ) / √({SQUARES})", MEAN),
+    (f"γ ⊙ (x - μ) / √({SQUARES} + ε)", MEAN),
+    (f"(x - μ) / √({SQUARES} + ε) + β", MEAN),
+    ("γ ⊙ (x - μ) / √(sum[d]((x - μ)²) / d + ε) + β", MEAN),
+    ("γ ⊙ (x - μ) / √(sum[d]((x - μ)²) / d + ε) + β", "μ = sum[d](x) / d"),
+    (f"γ ⊙ (x - μ) * ({SQUARES} + ε)^(-1/2) + β", MEAN),
+    (f"γ ⊙ (x - μ) / ({SQUARES} + ε)^0.5 + β", MEAN),
+    (f"γ ⊙ (x - μ) * (1 / √({SQUARES} + ε)) + β", MEAN),
+    (f"γ ⊙ c / σ + β", f"c = x - {MEAN[4:]}; σ = √(mean[d](c²) + ε)"),
+    ("√d * (x - μ) / ‖x - μ‖[d]", MEAN),
+    # Equal in exact arithmetic; near cancellation the stable form is the better value, so it is taken on purpose.
+    ("(x - μ) / √(mean[d](x²) - μ² + ε)", MEAN),
+]
+RMS_NORM = [
+    ("x / √(mean[d](x²) + ε) ⊙ γ", ""),
+    ("γ ⊙ x * (mean[d](x²) + ε)^(-1/2)", ""),
+    ("x / √(sum[d](x²) / d + ε)", ""),
+    ("γ ⊙ (x / √(mean[d](x ⊙ x) + ε))", ""),
+    ("γ ⊙ x / √(mean[d](x²))", ""),
+    ("x / ‖x‖[d] * √d", ""),
+]
+GELU = [
+    ("x * (1 + erf(x / √2)) / 2", ""),
+    ("0.5 * x * (1 + erf(x / √2))", ""),
+    ("x / 2 * (1 + erf(x / √2))", ""),
+    ("x * 0.5 * (1 + erf(x * √0.5))", ""),
+    ("x ⊙ Φ", "Φ = (1 + erf(x / √2)) / 2"),
+    ("x * (1 - (1 + erf(-x / √2)) / 2)", ""),
+    ("0.5 * (x + x * erf(x / √2))", ""),
+    ("x * (0.5 + 0.5 * erf(x * 2^(-1/2)))", ""),
+    ("x - x * (1 - erf(x / √2)) / 2", ""),
+    ("(x + |x| * erf(|x| / √2)) / 2", ""),
+]
+GELU_TANH = [
+    ("0.5 * x * (1 + tanh(√(2 / π) * (x + 0.044715 * x³)))", ""),
+    ("x / 2 * (1 + tanh(√(2 / π) * x * (1 + 0.044715 * x²)))", ""),
+    ("x / (1 + exp(-2 * √(2 / π) * (x + 0.044715 * x³)))", ""),
+    ("0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))", ""),
+    ("x * sigmoid(2 * √(2 / π) * (x + 0.044715 * x³))", ""),
+]
+SILU = [
+    ("x * sigmoid(x)", ""),
+    ("x / (1 + exp(-x))", ""),
+    ("x * exp(x) / (1 + exp(x))", ""),
+    ("x * (1 + tanh(x / 2)) / 2", ""),
+]
+SIGMOID = [
+    ("1 / (1 + exp(-x))", ""),
+    ("exp(x) / (1 + exp(x))", ""),
+    ("(1 + tanh(x / 2)) / 2", ""),
+    ("1 - 1 / (1 + exp(x))", ""),
+]
+RELU = [
+    ("max(x, 0)", ""),
+    ("max(0, x)", ""),
+    ("x if x > 0 else 0", ""),
+    ("0 if x ≤ 0 else x", ""),
+    ("(x + |x|) / 2", ""),
+    ("-min(-x, 0)", ""),
+]
+SUITES = {
+    "softmax": SOFTMAX,
+    "log_softmax": LOG_SOFTMAX,
+    "layer_norm": LAYER_NORM,
+    "rms_norm": RMS_NORM,
+    "gelu": GELU,
+    "gelu_tanh": GELU_TANH,
+    "silu": SILU,
+    "sigmoid": SIGMOID,
+    "relu": RELU,
+}
+SPELLINGS = [(name, *one) for name, suite in SUITES.items() for one in suite]
+
+
+@pytest.mark.parametrize(("name", "formula", "where"), SPELLINGS)
+def test_spelling(name: str, formula: str, where: str) -> None:
+    root = is_one(point(formula, where), name)
+    if name.endswith("norm"):
+        assert root["eps"] == (Fraction(1, 10**12) if "ε" in formula + where else 0)
+        assert set(root["roles"]) == {"x"} | ({"gain"} if "γ" in formula else set()) | ({"shift"} if "β" in formula else set())
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_equal_meanings_are_one_node(name: str) -> None:
+    """Nodes are interned: spellings with the same weights and ε end as the very same object."""
+    found: dict[tuple[object, ...], set[Node]] = {}
+    for formula, where in SUITES[name]:
+        root = result(point(formula, where))
+        key = (root["roles"], root.get("eps"))
+        found.setdefault(key, set()).add(root)
+    if "norm" not in name:
+        assert {len(same) for same in found.values()} == {1}
+    else:  # weights are interned, too: gain and shift are the same nodes in every spelling
+        assert all(len(same) == 1 for same in found.values())
+
+
+@pytest.mark.parametrize(("name", "text"), [("gelu_tanh", "gelu_tanh(x)"), ("gelu", "gelu(x)")])
+def test_values_of_the_two_gelus(name: str, text: str) -> None:
+    """BL-14: the largest gap between the two is 4.73e-4."""
+    right = {
+        "gelu": [-0.004049694, -0.158655254, 0.345731231, 0.841344746, 1.954499736, 2.995950306],
+        "gelu_tanh": [-0.003637392, -0.158808009, 0.345714010, 0.841191991, 1.954597694, 2.996362608],
+    }
+    x = np.array([-3, -1, 0.5, 1, 2, 3.0])
+    made = zoo.whole(point(text).replace("d = 5", "d = 6"))
+    for dtype, tolerance in (("float64", 1e-9), ("float32", 1e-6)):
+        np.testing.assert_allclose(zoo.model(made, dtype)(x=x[None, None])["y"][0, 0], right[name], atol=tolerance)
+
+
+# --- what is not the same -------------------------------------------------------------------------------------
+
+OTHERS = {
+    "tanh-GELU with another number": ("0.5 * x * (1 + tanh(√(2 / π) * (x + 0.044714 * x³)))", ""),
+    "tanh-GELU with a rounded root": ("0.5 * x * (1 + tanh(0.79788456 * (x + 0.044715 * x³)))", ""),
+    "GELU with a rounded root": ("x * (1 + erf(x / 1.4142)) / 2", ""),
+    "quick GELU": ("x / (1 + exp(-1.702 * x))", ""),
+    "leaky ReLU": ("max(x, 0.01 * x)", ""),
+    "ReLU bounded": ("min(max(x, 0), 1000)", ""),
+    "ReLU lifted": ("max(x, 1e-30)", ""),
+    "softmax with a term below": ("exp(x) / (sum[d](exp(x)) + 1e-6)", ""),
+    "softmax of base 2": ("2^x / sum[d](2^x)", ""),
+    "softmax, a millionth larger": ("exp(x) / sum[d](exp(x)) * (1 + 1e-6)", ""),
+    "LayerNorm, a millionth larger": (f"(x - μ) / √({SQUARES} + ε) * (1 + 1e-6)", MEAN),
+    "LayerNorm with ε outside the root": (f"(x - μ) / (√({SQUARES}) + 1e-6)", MEAN),
+    "LayerNorm with a tiny ε outside the root": (f"(x - μ) / (√({SQUARES}) + 1e-30)", MEAN),
+    "LayerNorm with a bound instead of ε": (f"(x - μ) / √(max({SQUARES}, ε))", MEAN),
+    "LayerNorm with d - 1": ("(x - μ) / √(sum[d]((x - μ)²) / (d - 1) + ε)", MEAN),
+    "LayerNorm of another mean": (f"(x - 2 * μ) / √({SQUARES} + ε)", MEAN),
+    "unit vectors": ("x / ‖x‖[d]", ""),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_differs_is_left_alone(name: str) -> None:
+    found = names(result(point(*OTHERS[name])))
+    assert found["core"], found
+
+
+@pytest.mark.parametrize("eps", ["1e-5", "1e-6", "1e-12", "1e-30", "0.5"])
+def test_the_eps_is_the_one_that_is_written(eps: str) -> None:
+    for formula, where in ((f"(x - μ) / √({SQUARES} + {eps})", MEAN), (f"x / √(mean[d](x²) + {eps})", "")):
+        root = result(point(formula, where))
+        assert root["eps"] == Fraction(eps)
+        zeros = zoo.model(zoo.whole(point(formula, where)))(x=np.zeros((1, 1, 5)))
+        assert not zeros["y"].any()
+
+
+def test_a_bound_before_the_function_stays() -> None:
+    root = result(point("gelu(min(max(x, -1000), 1000))"))
+    assert names(root) == {"gelu": 1, "core": 2}
+
+
+def test_a_norm_over_another_axis_is_of_that_axis() -> None:
+    text = point(f"(x - μ) / √({SQUARES} + ε)", MEAN)
+    other = text.replace("[d]((", "[seq]((").replace("mean[d](x)", "mean[seq](x)")
+    root = result(other)
+    assert str(root["axis"]) == "seq"
+    mixed = result(text.replace("mean[d](x)", "mean[seq](x)"))
+    assert names(mixed)["core"]
+
+
+def test_gain_and_shift_keep_their_places() -> None:
+    """A gain that is added and a shift that multiplies are not exchanged by name."""
+    root = result(point(f"β ⊙ (x - μ) / √({SQUARES} + ε) + γ", MEAN))
+    at = kernels.parts(root)
+    assert (at["gain"]["name"], at["shift"]["name"]) == ("β", "γ")
+
+
+@pytest.mark.parametrize("values", [[1000, 1000, 0], [-1000, -1001, -1e4], [1e4, -1e4, 0]])
+def test_the_literal_softmax_is_the_stable_one(values: list[float]) -> None:
+    """BL-15: exp/sum as it stands on the page, and log of a named softmax, on scores that overflow."""
+    x = np.array(values)
+    right = np.exp(x - x.max()) / np.exp(x - x.max()).sum()
+    for dtype in ("float64", "float32"):
+        soft = zoo.model(zoo.whole(point("exp(x) / sum[d](exp(x))").replace("d = 5", "d = 3")), dtype)
+        np.testing.assert_allclose(soft(x=x[None, None])["y"][0, 0], right, rtol=1e-6)
+        text = point("log(p)", "p = exp(x) / sum[d](exp(x))").replace("d = 5", "d = 3")
+        logs = zoo.model(zoo.whole(text), dtype)(x=x[None, None])["y"][0, 0]
+        np.testing.assert_allclose(logs, x - x.max() - np.log(np.exp(x - x.max()).sum()), rtol=1e-6)
+
+
+# --- attention ------------------------------------------------------------------------------------------------
+
+S = "s = Q @[dk] K / √dk"
+B = "B[seq, key] = (index(key) - index(seq)) / 7"
+PLAIN = [
+    ("softmax[key](Q @[dk] K / √dk) @[key] V", ""),
+    ("softmax[key](Q @[dk] K * (1 / √dk)) @[key] V", ""),
+    ("softmax[key](1 / √dk * (Q @[dk] K)) @[key] V", ""),
+    ("softmax[key](dk^(-1/2) * (Q @[dk] K)) @[key] V", ""),
+    ("softmax[key]((Q / √dk) @[dk] K) @[key] V", ""),
+    ("softmax[key]((1 / √dk * Q) @[dk] K) @[key] V", ""),
+    ("softmax[key](Q @[dk] (K / √dk)) @[key] V", ""),
+    ("softmax[key]((Q * dk^(-1/4)) @[dk] (K * dk^(-1/4))) @[key] V", ""),
+    ("V @[key] softmax[key](Q @[dk] K / √dk)", ""),
+    ("softmax[key](K @[dk] Q / √dk) @[key] V", ""),
+    ("exp(s) / sum[key](exp(s)) @[key] V", S),
+    ("exp(s - max[key](s)) / sum[key](exp(s - max[key](s))) @[key] V", S),
+    ("(exp(s) @[key] V) / sum[key](exp(s))", S),
+    ("general_attention[key](Q, K, V, f)", "f(q, k) = q @[dk] k / √dk"),
+    ("attention[key](Q, K, V)", ""),
+    ("attention[key](Q, K, V, drop = 0.1)", ""),
+    ("softmax[key](-(Q @[dk] K) / -√dk) @[key] V", ""),
+    ("softmax[key](Q @[dk] K / √dk / 2 + Q @[dk] K / √dk / 2) @[key] V", ""),
+    ("softmax[key](Q @[dk] K / √dk + 0) @[key] (1 * V)", ""),
+]
+NO_SCALE = [("softmax[key](Q @[dk] K) @[key] V", ""), ("attention[key](Q, K, V, scale = 1)", "")]
+MASKED = [
+    ("masked_attention[key](Q, K, V, causal_mask)", ""),
+    ("softmax[key](Q @[dk] K / √dk + causal_mask) @[key] V", ""),
+    ("softmax[key](causal_mask + Q @[dk] K / √dk) @[key] V", ""),
+    ("softmax[key if index(seq) ≥ index(key)](Q @[dk] K / √dk) @[key] V", ""),
+    ("attention[key if index(seq) ≥ index(key)](Q, K, V)", ""),
+    ("softmax[key](s if index(seq) ≥ index(key) else -∞) @[key] V", S),
+    ("softmax[key](-∞ if index(seq) < index(key) else s) @[key] V", S),
+]
+BIASED = [
+    ("softmax[key](Q @[dk] K / √dk + B) @[key] V", B),
+    ("softmax[key](B + Q @[dk] K / √dk) @[key] V", B),
+    ("softmax[key]((Q / √dk) @[dk] K + B) @[key] V", B),
+    ("attention[key](Q, K, V, B)", B),
+]
+ATTENTION = [
+    *(("plain", *one) for one in PLAIN),
+    *(("no scale", *one) for one in NO_SCALE),
+    *(("masked", *one) for one in MASKED),
+    *(("biased", *one) for one in BIASED),
+    ("biased", "softmax[key]((Q @[dk] K + B) / √dk) @[key] V", B),
+    ("masked and biased", "softmax[key](Q @[dk] K / √dk - B + causal_mask) @[key] V", B),
+    ("masked", "attention[key if causal and index(key) ≥ index(seq) - 2](Q, K, V)", ""),
+]
+FUNCTIONS = ("softmax", "attention", "causal", "causal_mask", "masked_attention", "general_attention")
+
+
+def heads(formula: str, more: str = "") -> str:
+    """A spec of one block of self-attention."""
+    used = [f for f in FUNCTIONS if f in formula.replace("causal_mask", "" if f == "causal" else "causal_mask")]
+    used = [f for f in used if f != "attention" or formula.lstrip().startswith("attention")]
+    return zoo.attention_spec(formula, ", ".join(used), more, IDS_ONLY)
+
+
+IDS_ONLY = zoo.IDS + "y[seq, d] = attn(E[vocab = tokens])\n    uses attn : Attn\n" + zoo.EMBED
+
+
+def attention_node(text: str) -> Node:
+    root = result(text)
+    found = names(root)
+    assert (found["attention"], found["softmax"]) == (1, 0), f"{found}: {reasons(text)}"
+    return next(one for one in walk_all([root]) if one.op == "kernel")
+
+
+@pytest.mark.parametrize(("kind", "formula", "more"), ATTENTION)
+def test_attention_spelling(kind: str, formula: str, more: str) -> None:
+    roles = attention_node(heads(formula, more))["roles"]
+    assert ("see" in roles) == ("masked" in kind)
+    assert ("bias" in roles) == ("biased" in kind)
+
+
+def before_scales(text: str) -> tuple[object, ...]:
+    """Scale and parts of the attention node as it is recognised."""
+    graph = zoo.program(text, until="recognise").graph
+    (one,) = [n for n in graph.nodes() if n.op == "kernel" and n["name"] == "attention"]
+    return (round(float(one["scale"]), 14), *one["roles"], kernels.parts(one).get("see"))
+
+
+@pytest.mark.parametrize("suite", [PLAIN, NO_SCALE, MASKED, BIASED], ids=["plain", "no scale", "masked", "biased"])
+def test_spellings_of_attention_are_one_normal_form(suite: list[tuple[str, str]]) -> None:
+    assert len({before_scales(heads(*one)) for one in suite}) == 1
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in zoo.NAMES if name not in ("similarities", "no_length") and "attention" in zoo.whole(name).compiled.ledger.rules()]
+    if hasattr(zoo.whole("gpt").compiled.ledger, "rules") else ["gpt", "page", "alibi", "rope", "deberta", "two", "window", "token_mask", "bert"],
+)  # fmt: skip
+def test_attention_in_whole_models(name: str) -> None:
+    """Causal in a loop, the page's form, ALiBi, grouped queries with rotary positions, DeBERTa, cross-attention."""
+    graph = zoo.whole(name).graph
+    found = [one for one in graph.nodes() if one.op == "kernel" and one["name"] == "attention"]
+    assert len(found) == 1
+    assert not [one for one in graph.nodes() if one.op == "kernel" and one["name"] == "softmax"]
+
+
+def test_one_head_without_an_axis_of_heads() -> None:
+    text = heads("attention[key](Q, K, V)").replace("[d → head dk]", "[d → dk]").replace("[head dk → d]", "[dk → d]")
+    attention_node(text)
+
+
+NOT_YET = {
+    "softmax(tanh(q·k)) @ V": (
+        "softmax[key](tanh(Q @[dk] K)) @[key] V",
+        "the scores are not one product of query and key (plus a bias)",
+    ),
+    "softmax((q·k)²) @ V": (
+        "softmax[key]((Q @[dk] K)²) @[key] V",
+        "the scores are not one product of query and key (plus a bias)",
+    ),
+    "the shares are halved": (
+        "(0.5 * softmax[key](Q @[dk] K)) @[key] V",
+        "the softmax is changed before it weighs the values",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_YET)
+def test_what_is_not_recognised_is_told(name: str) -> None:
+    """BL-38: a variant that is not one attention node says so, with the reason and its place."""
+    formula, reason = NOT_YET[name]
+    root = result(heads(formula))
+    assert names(root)["attention"] == 0
+    assert reasons(heads(formula)) == [reason]
+    (line,) = [line for line in zoo.whole(heads(formula)).ledger.lines if line.reason == reason]
+    assert line.place
+
+
+@pytest.mark.parametrize("axis", ["seq", "head"])
+def test_a_softmax_over_another_axis_is_no_attention(axis: str) -> None:
+    text = heads(f"softmax[{axis}](Q @[dk] K / √dk) @[key] V")
+    graph = zoo.whole(text).graph
+    kinds = Counter(one["name"] for one in graph.nodes() if one.op == "kernel")
+    assert kinds == {"softmax": 1}
+
+
+def test_an_outer_product_is_no_attention() -> None:
+    with pytest.raises(TransformulaError):
+        zoo.whole(heads("sum[key](softmax[key](Q @[dk] K / √dk) ⊙ V)"))
