@@ -68,11 +68,15 @@ def compile(
 ) -> Program:
     """A model of a spec as a program with `.source`, `.save(path)`, `.graph` and `.ledger`.
 
-    `spec` is a shipped spec's name, a path or the text itself; `config` holds keys of config.json, `settings` entries of
-    the spec's own config. Raises `TransformulaError` with every mistake found.
+    `spec` is a shipped spec's name, a path or the text itself; `config` holds keys of config.json, `settings` entries
+    of the spec's own config. Raises `TransformulaError` with every mistake found.
     """
     if backend not in BACKENDS:
-        raise error("C621", f"there is no backend `{backend}`", help=did_you_mean(backend, BACKENDS) or f"There are {', '.join(BACKENDS)}.")
+        raise error(
+            "C621",
+            f"there is no backend `{backend}`",
+            help=did_you_mean(backend, BACKENDS) or f"There are {', '.join(BACKENDS)}.",
+        )
     return Program(compile_graph(spec, config, entry, settings, without, only, until), backend)
 
 

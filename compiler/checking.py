@@ -73,7 +73,9 @@ def _own(module: Module) -> list[Entry]:
     whole = ("model", "objective")
     found = [module.entries[name] for name in module.own if name in module.entries]
     found = [one for one in found if one.definition.kind not in whole]
-    taken = module.of_kind(*whole) if _changes(module) else [module.entries[n] for n in module.own if n in module.entries]
+    taken = (
+        module.of_kind(*whole) if _changes(module) else [module.entries[n] for n in module.own if n in module.entries]
+    )
     return [*found, *(one for one in taken if one.definition.kind in whole and one.name not in module.imported)]
 
 

@@ -188,7 +188,9 @@ class Evaluator:
         return np.asarray(np.einsum(*flat, [letters[a] for a in one.axes], optimize=True))
 
     @staticmethod
-    def _hide(value: Array, axes: tuple[Axis, ...], seen: tuple[Array, tuple[Axis, ...]]) -> tuple[Array, tuple[Axis, ...]]:
+    def _hide(
+        value: Array, axes: tuple[Axis, ...], seen: tuple[Array, tuple[Axis, ...]]
+    ) -> tuple[Array, tuple[Axis, ...]]:
         """0 where the value may not be seen (0 * NaN would not be 0), if the value has all axes of the relation."""
         if not set(seen[1]) <= set(axes):
             return value, axes

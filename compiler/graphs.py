@@ -50,7 +50,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter: path with `[]` for stacks, axes (stack axes first), in- and out-axes if a map, initialiser as text."""
+    """A parameter: path with `[]` for stacks, axes (stack axes first), in- and out-axes if a map, initialiser."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -70,7 +70,7 @@ class Weight:
 class Graph:
     """What a stage hands to the next: named results over interned nodes, with inputs, weights and origins.
 
-    `plan` names the passes that a backend carries out while it writes (how rows are packed, which memory is used again).
+    `plan` names the passes that a backend carries out while it writes (packed rows, memory that is used again).
     """
 
     name: str

@@ -37,9 +37,7 @@ def spec_part(scope: Scope, name: str) -> Value | None:
     return _declared(scope.root(), weights, (), name) if weights else None
 
 
-def _declared(
-    scope: Scope, weights: tuple[s.WeightDecl, ...], uses: tuple[s.UseDecl, ...], name: str
-) -> Value | None:
+def _declared(scope: Scope, weights: tuple[s.WeightDecl, ...], uses: tuple[s.UseDecl, ...], name: str) -> Value | None:
     for weight_decl in weights:
         if any(one.name == name for one in weight_decl.names):
             return weight(scope, weight_decl, name)
@@ -70,7 +68,9 @@ def left_out(scope: Scope, expr: s.Node) -> bool:
     here: Scope | None = scope
     while here is not None and here.entry is None:
         here = here.parent
-    names = [one.name for decl in here.entry.definition.body.weights for one in decl.names] if here and here.entry else []
+    names = (
+        [one.name for decl in here.entry.definition.body.weights for one in decl.names] if here and here.entry else []
+    )
     return isinstance(expr, s.Name) and expr.name in names
 
 

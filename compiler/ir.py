@@ -14,7 +14,7 @@ Core operations and their attributes (every one is a pure function of its argume
     size axis                  how many entries an axis has, one number per owner
     map fn                     a scalar function, entry by entry, aligned by axis
     contract over              sum over axes of the product of two values
-    reduce kind over           sum, mean, prod, max, min, argmax, count, any, all, norm; a second argument is the condition
+    reduce kind over           sum, mean, prod, max, min, argmax, count, any, all, norm; a 2nd argument is the condition
     pick keys                  x at the given numbers along axes (arguments after x), simultaneous, aligned
     rename pairs               the same entries under other axes
     split axis into · merge gone into
@@ -25,7 +25,7 @@ Core operations and their attributes (every one is a pure function of its argume
     counter loop               the step number inside a loop
     carry loop slot            a state at the start of a step
     past loop slot             an earlier state inside a loop; the argument is its number
-    loop loop slots start      runs a body; arguments: first states, then number of steps, then what the body takes from outside
+    loop loop slots start      runs a body; arguments: first states, number of steps, what the body takes from outside
     state slot · history slot  a loop's last state, or (argument 2) the state of any number
     kernel name                a recognised meaning, made by passes only
 """

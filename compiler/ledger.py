@@ -41,7 +41,10 @@ class Ledger:
 
     def _add(self, line: Line) -> None:
         for number, old in enumerate(self.lines):
-            if old == Line(line.pass_name, line.rule, line.fired, line.what, line.reason, None, old.count) and old.place == line.place:
+            if (
+                old == Line(line.pass_name, line.rule, line.fired, line.what, line.reason, None, old.count)
+                and old.place == line.place
+            ):
                 self.lines[number] = Line(*_parts(old), count=old.count + 1)
                 return
         self.lines.append(line)

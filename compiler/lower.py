@@ -14,8 +14,8 @@ from . import calls, expressions, ir, wording
 from .config import Config
 from .ir import Axis, Graph, Length, Node
 from .modules import Entry, Module
-from .ties import tied
 from .scope import Scope, Session
+from .ties import tied
 from .values import Poisoned, Tensor
 
 BATCH = Axis("batch", Length("batch"))
@@ -104,8 +104,8 @@ def _no_batch(scope: Scope, param: s.Param) -> None:
             "S401",
             "a model speaks of one example",
             axes["batch"].span,
-            help="Batches and padding are added when the module is compiled; attention_mask is an input of the generated "
-            "module already. Remove both. (Objectives may name `batch`.)",
+            help="Batches and padding are added when the module is compiled; attention_mask is an input of the "
+            "generated module already. Remove both. (Objectives may name `batch`.)",
         )
     if (param.alias or param.name) in ORDINARY:
         raise scope.fail(

@@ -284,7 +284,11 @@ def changed(old: s.Definition, change: s.Change) -> s.Definition:
         where = _replace_statement(where, statement)
     weights = _replace_named(old.body.weights, change.body.weights)
     uses = _replace_named(old.body.uses, change.body.uses)
-    known = {n for st in where for n in statement_names(st)} | {n.name for w in weights for n in w.names} | {n.name for u in uses for n in u.names}
+    known = (
+        {n for st in where for n in statement_names(st)}
+        | {n.name for w in weights for n in w.names}
+        | {n.name for u in uses for n in u.names}
+    )
     for name in change.body.removes:
         if name.name not in known:
             advice = did_you_mean(name.name, known) or f"It has {', '.join(sorted(known))}."
@@ -294,9 +298,7 @@ def changed(old: s.Definition, change: s.Change) -> s.Definition:
     outputs = old.outputs
     if change.value is not None:
         outputs = (replace(old.outputs[0], value=change.value), *old.outputs[1:])
-    body = s.Body(
-        old.body.span, tuple(where), _without(weights, gone), _without(uses, gone), old.body.removes
-    )
+    body = s.Body(old.body.span, tuple(where), _without(weights, gone), _without(uses, gone), old.body.removes)
     return replace(old, outputs=outputs, body=body, span=change.span)
 
 
@@ -310,7 +312,9 @@ def statement_names(statement: s.Statement) -> set[str]:
 def _key(statement: s.Statement) -> object:
     if isinstance(statement, s.Loop):
         return ("loop", frozenset(statement_names(statement)))
-    first = statement.brackets[0].value if statement.brackets and isinstance(statement.brackets[0], s.PlainItem) else None
+    first = (
+        statement.brackets[0].value if statement.brackets and isinstance(statement.brackets[0], s.PlainItem) else None
+    )
     return (statement.name.name, first if isinstance(first, s.Number) else None)
 
 
@@ -319,7 +323,11 @@ def _replace_statement(where: list[s.Statement], new: s.Statement) -> list[s.Sta
     if isinstance(new, s.Assign):
         for place, old in enumerate(where):
             if isinstance(old, s.Loop) and new.name.name in statement_names(old) and _key(new) not in map(_key, where):
-                return [*where[:place], replace(old, body=tuple(_replace_statement(list(old.body), new))), *where[place + 1 :]]
+                return [
+                    *where[:place],
+                    replace(old, body=tuple(_replace_statement(list(old.body), new))),
+                    *where[place + 1 :],
+                ]
     else:
         kept = [old for old in where if not (isinstance(old, s.Loop) and statement_names(old) & statement_names(new))]
         return [*kept, new]

@@ -1,4 +1,4 @@
-"""The passes in their order: one row each, with the reason for its place. `--without`, `--only` and `--until` choose."""
+"""The passes in their order: a row each, with the reason for its place. `--without`, `--only` and `--until` choose."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def run(
     known = [row.name for row in rows]
     for name in (*without, *(only or ()), *((until,) if until else ())):
         if name not in known and (name != "formula" or name != until):
-            raise error("C620", f"there is no pass `{name}`", help=did_you_mean(name, known) or f"Passes: {', '.join(known)}.")
+            raise error(
+                "C620", f"there is no pass `{name}`", help=did_you_mean(name, known) or f"Passes: {', '.join(known)}."
+            )
     ledger = Ledger()
     stages = [Stage("formula", graph)]
     verify(graph)

@@ -56,7 +56,7 @@ def length_names(graph: Graph) -> list[str]:
 
 
 def allowed_inputs(graph: Graph) -> list[str]:
-    """The names that the border takes: the graph's inputs, masks of its lengths, and position ids if it asks for them."""
+    """The names that the border takes: the graph's inputs, masks of its lengths, position ids if it asks for them."""
     lengths = length_names(graph)
     masks = [mask for mask, place in MASKS.items() if place < len(lengths)]
     positions = any(one.op == "position" for one in graph.nodes())
@@ -135,7 +135,9 @@ def _places(graph: Graph, given: Mapping[str, Array]) -> dict[str, _Places]:
         mask_name = next((m for m, place in MASKS.items() if place == number), "")
         mask = given.get(mask_name)
         if mask is not None and mask.shape != shape:
-            raise error("R903", f"`{mask_name}` should be {list(shape)} like the input it masks, not {list(mask.shape)}")
+            raise error(
+                "R903", f"`{mask_name}` should be {list(shape)} like the input it masks, not {list(mask.shape)}"
+            )
         found[name] = _Places(np.ones(shape, bool) if mask is None else mask != 0)
     return found
 

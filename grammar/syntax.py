@@ -347,7 +347,7 @@ class Import(Node):
 
 @dataclass(frozen=True)
 class Option(Node):
-    """d : choice = 768 as hidden_size, n_embd; `index`/`axis` make it a vector, one value per layer: local[l: layers]."""
+    """d : choice = 768 as hidden_size, n_embd; `index`/`axis` make it a vector, a value per layer: local[l: layers]."""
 
     name: Name
     index: AxisParam | None

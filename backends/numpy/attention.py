@@ -34,7 +34,9 @@ def write(writer: PackedWriter, one: Node, at: Mapping[str, Node]) -> Value:
         arguments.append(f"bias={_function(writer, at['bias'], axis, made, 'bias')}")
     writer.need("attention")
     own = _width_of_value(value, groups)
-    shape = ", ".join(["n", *(writer.size(a) for a in (*(made or ()), *own))]) if made else f"n, 1, {writer.size(own[0])}"
+    shape = (
+        ", ".join(["n", *(writer.size(a) for a in (*(made or ()), *own))]) if made else f"n, 1, {writer.size(own[0])}"
+    )
     name = writer.names.fresh(writer.origin(one).name or "heads")
     buffer, room = writer.room(one, shape)
     writer.explain(one)
@@ -79,7 +81,9 @@ def _function(writer: PackedWriter, one: Node, axis: Axis, heads: tuple[Axis, ..
     """A relation (or bias) of places as a function of the numbers of queries and keys, written before its use."""
     from .writer import Writer
 
-    if not all(leaf.op in ("index", "const", "table", "weight", "counter", "carry") for leaf in walk([one]) if not leaf.args):
+    if not all(
+        leaf.op in ("index", "const", "table", "weight", "counter", "carry") for leaf in walk([one]) if not leaf.args
+    ):
         raise Unsupported(f"a {'mask' if wish == 'see' else 'bias'} that depends on the tokens")
     if any(leaf.op == "carry" for leaf in walk([one])):
         raise Unsupported("a bias that a loop carries")

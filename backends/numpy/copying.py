@@ -52,7 +52,9 @@ def _note_import(part: ast.Import | ast.ImportFrom, imports: dict[str, str]) -> 
             imports[alias.asname or alias.name] = f"from {part.module} import {alias.name}"
     else:
         for alias in part.names:
-            imports[alias.asname or alias.name] = f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
+            imports[alias.asname or alias.name] = f"import {alias.name}" + (
+                f" as {alias.asname}" if alias.asname else ""
+            )
 
 
 def _defined(part: ast.stmt) -> list[str]:
@@ -73,7 +75,7 @@ def names() -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Copied:
-    """Texts for a standalone module: import lines, those that only types need, type aliases, functions and constants."""
+    """Texts for a standalone module: import lines, those that types need, type aliases, functions and constants."""
 
     imports: list[str]
     type_imports: list[str]

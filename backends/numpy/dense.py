@@ -47,7 +47,9 @@ def reduce_where(kind: str, x: NDArray[Any], see: Any, axes: tuple[int, ...]) ->
     if kind == "sum":
         return total
     count = see.sum(axis=axes)
-    return np.where(count > 0, total / np.maximum(count, 1), 0).astype(total.dtype if total.dtype.kind == "f" else float)
+    return np.where(count > 0, total / np.maximum(count, 1), 0).astype(
+        total.dtype if total.dtype.kind == "f" else float
+    )
 
 
 def extreme_where(kind: str, x: NDArray[Any], see: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:

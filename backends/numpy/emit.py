@@ -94,7 +94,9 @@ def _packed(graph: Graph) -> Written:
         writer.write(f'    results["{out.name}"] = {text}')
     body = _rows_function(graph, arguments, positions, writer.lines)
     prepare, needs = _prepare(graph, parameters)
-    call = ["    " * 2 + line if line else "" for line in border_text.packed_call(graph, arguments, _mask(graph), positions)]
+    call = [
+        "    " * 2 + line if line else "" for line in border_text.packed_call(graph, arguments, _mask(graph), positions)
+    ]
     made = Written(writer, prepare, call, body, writer.used | needs | set(PACKED))
     made.memory = writer.memory()
     return made
@@ -148,18 +150,35 @@ def _fill(compiled: Compiled, parts: Any) -> str:
     name = compiled_class(graph)
     library = copying.copied((*ALWAYS, *parts.needs), ("Any", "NDArray", "Path", "Sequence"))
     template = Environment(
-        loader=PackageLoader("transformula.backends.numpy"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        loader=PackageLoader("transformula.backends.numpy"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     ).get_template("module.py.j2")
     weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
     masks = [mask for mask, _ in mask_rows(formula)]
-    extra = [*masks, *(["position_ids"] if _has_positions(formula) and "position_ids" not in [i.name for i in graph.inputs] else [])]
+    extra = [
+        *masks,
+        *(["position_ids"] if _has_positions(formula) and "position_ids" not in [i.name for i in graph.inputs] else []),
+    ]
     spoken = Names((*copying.names(), *CONSTANTS, "given", "wanted", "others", "outputs"))
     if "outputs" in [i.name for i in graph.inputs]:
-        raise error("X992", "no input can be called `outputs`: a module takes the names of results by it", help="Say `as` another name.")
+        raise error(
+            "X992",
+            "no input can be called `outputs`: a module takes the names of results by it",
+            help="Say `as` another name.",
+        )
     python = {n: spoken.fresh(n) for n in [*(i.name for i in graph.inputs), *extra]}
-    others = ["**others: Any"] if any(n != p for n, p in python.items()) else []  # what Python cannot call as the spec does
+    others = (
+        ["**others: Any"] if any(n != p for n, p in python.items()) else []
+    )  # what Python cannot call as the spec does
     required = [f"{python[i.name]}: Any" for i in graph.inputs if i.required and not others]
-    optional = [*(i.name for i in graph.inputs if i.required and others), *extra, *(i.name for i in graph.inputs if not i.required)]
+    optional = [
+        *(i.name for i in graph.inputs if i.required and others),
+        *extra,
+        *(i.name for i in graph.inputs if not i.required),
+    ]
     text = template.render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a NumPy module, generated from its formulas.",
         about=[
@@ -182,7 +201,13 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         prepare=parts.prepare,
         signature=border_text.header(
             "__call__",
-            ["self, /" if others else "self", *required, *(f"{python[n]}: Any = None" for n in optional), "outputs: Sequence[str] | None = None", *others],
+            [
+                "self, /" if others else "self",
+                *required,
+                *(f"{python[n]}: Any = None" for n in optional),
+                "outputs: Sequence[str] | None = None",
+                *others,
+            ],
             "dict[str, NDArray[Any]]",
         ),
         given=[*(f'    "{n}": {p},' for n, p in python.items()), *(["    **others,"] if others else [])],

@@ -43,8 +43,12 @@ def write(graph: Graph) -> Written:
     from ..limits import mask_rows
     from .emit import CONSTANTS, METHODS, Written, _has_positions, _prepare, compiled_class
 
-    graph = graph.rewrite(lambda one: kernel_table.expanded(one) if one.op == "kernel" and one["name"] == "attention" else one)
-    names = Names((*copying.names(), *CONSTANTS, "given", "wanted", "positions", "results", "example", compiled_class(graph)))
+    graph = graph.rewrite(
+        lambda one: kernel_table.expanded(one) if one.op == "kernel" and one["name"] == "attention" else one
+    )
+    names = Names(
+        (*copying.names(), *CONSTANTS, "given", "wanted", "positions", "results", "example", compiled_class(graph))
+    )
     lengths: dict[str, str] = {}
     for one in graph.inputs:
         for length in border_text.lengths_of(graph, one):

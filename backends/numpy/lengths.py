@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def reduced(writer: PackedWriter, one: Node) -> Value:
+    """A reduction over a length: over each example's rows; other ones as everywhere."""
     if not any(axis.ragged for axis in one["over"]):
         return Writer._reduce(writer, one)
     kind = one["reduction"]
@@ -51,6 +52,7 @@ def segments(writer: PackedWriter, kind: str, x: str, condition: str) -> str:
 
 
 def picked(writer: PackedWriter, one: Node) -> Value:
+    """A pick: rows of tables for tokens, one row of each example, or slices."""
     base, keys = one.args[0], one["keys"]
     if any(key.ragged for key in keys):
         return row_of_example(writer, one)

@@ -7,7 +7,9 @@ import keyword
 import unicodedata
 from collections.abc import Iterable
 
-RESERVED = frozenset((*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "np", "self", "weights", "dtype", "threads"))
+RESERVED = frozenset(
+    (*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "np", "self", "weights", "dtype", "threads")
+)
 
 
 def identifier(text: str) -> str:

@@ -61,7 +61,13 @@ def updated(writer: PackedWriter, one: Node) -> Value | None:
         return None
     left, right = (writer.value(arg) for arg in one.args)
     lead, dims = writer.shape(one)
-    if left.buffer is None or left.wide or not left.text.isidentifier() or left.lead != lead or set(left.dims) != set(dims):
+    if (
+        left.buffer is None
+        or left.wide
+        or not left.text.isidentifier()
+        or left.lead != lead
+        or set(left.dims) != set(dims)
+    ):
         return None
     dies = writer.dies(one.args[0]) and writer.buffers.held.get(left.buffer, -1) <= writer.here
     view = one.args[0].op in VIEWS and not (one.args[0].op == "pick" and one.args[0].args[1].op != "const")

@@ -46,6 +46,7 @@ class PackedWriter(Writer):
     # -------------------------------------------------------------------------------------------------- shapes
 
     def shape(self, one: Node) -> tuple[str, tuple[Axis, ...]]:
+        """The lead (rows, examples or none) and the other axes; two lengths of one example are `Unsupported`."""
         lengths = [axis for axis in one.axes if axis.ragged and axis != self.batch]
         if len(lengths) > 1 or any(axis.owner != self.batch for axis in lengths):
             raise Unsupported("a value has two lengths of one example outside attention")
@@ -68,6 +69,7 @@ class PackedWriter(Writer):
         return []
 
     def plan(self, order: list[Node], roots: tuple[Node, ...]) -> None:
+        """Which value is read last where: it decides what may be overwritten."""
         flows = {one for one in order if one.op in VIEWS or self._flows(one)}
         self.last = last_reads(order, roots, flows)
         self.place = {one: number for number, one in enumerate(order)}
@@ -90,6 +92,7 @@ class PackedWriter(Writer):
         return not (one["fn"] in ("+", "-", "*", "/") and fresh and self.readers.get(first, 0) <= 1)
 
     def made(self, one: Node) -> Value:
+        """Writes the node, then frees the memory that it read for the last time."""
         self.here = self.place.get(one, self.here)
         found = super().made(one)
         if found.buffer is not None:
@@ -120,7 +123,9 @@ class PackedWriter(Writer):
             return value
         text = self.fit(value, lead, value.dims)
         if not value.lead:
-            text = f"np.broadcast_to({text}, ({', '.join(self.lead_sizes(lead) + [self.size(a) for a in value.dims])},))"
+            text = (
+                f"np.broadcast_to({text}, ({', '.join(self.lead_sizes(lead) + [self.size(a) for a in value.dims])},))"
+            )
         return Value(text, lead, value.dims, wide=value.wide)
 
     # ------------------------------------------------------------------------------------------------- scratch
@@ -221,6 +226,8 @@ class PackedWriter(Writer):
         if name in kernel_table.POINTWISE:
             return overwriting.in_place(self, one, at, ())
         if name in ("layer_norm", "rms_norm"):
+            if one["axis"].ragged:
+                raise Unsupported(f"{name} along a length")
             return overwriting.in_place(self, one, at, (one["axis"],))
         if one["axis"].ragged:
             return lengths.softmax_of_length(self, one, at)

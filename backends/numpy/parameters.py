@@ -178,7 +178,9 @@ def _weight_writer() -> type[Writer]:
 
         def _part_of_pick(self, one: Node) -> bool:
             """A stacked weight, and the number that chooses from it, are written by their pick."""
-            return (bool(one.free) and not has_weight(one)) or (one.op == "weight" and bool(self.stacks.get(one["name"])))
+            return (bool(one.free) and not has_weight(one)) or (
+                one.op == "weight" and bool(self.stacks.get(one["name"]))
+            )
 
     return WeightWriter
 

@@ -44,6 +44,7 @@ def layouts(writer: PackedWriter, product: Node) -> tuple[tuple[Axis, ...], tupl
 
 
 def linear(writer: PackedWriter, one: Node, product: Node, bias: Node | None) -> Value | None:
+    """x @ W (+ b) as one matrix product into scratch memory; None where it is no such product."""
     found = layouts(writer, product)
     if found is None or writer.parameters is None or not writer.hoisted(product.args[1]):
         return None
@@ -89,6 +90,7 @@ def bias_text(writer: PackedWriter, bias: Node | None, outs: tuple[Axis, ...]) -
 
 
 def contracted(writer: PackedWriter, one: Node) -> Value:
+    """A contraction: a product with weights, a sum over each example, or an einsum."""
     if any(axis.ragged for axis in one["over"]):
         return over_length(writer, one)
     if is_product(one):

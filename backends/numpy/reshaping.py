@@ -59,4 +59,6 @@ def concatenated(writer: Writer, one: Node) -> Value:
 
 def boxed(text: str) -> str:
     """Text that brackets may follow."""
-    return text if text.replace("_", "a").replace(".", "a").isalnum() and not text[0].isdigit() else f"np.asarray({text})"
+    return (
+        text if text.replace("_", "a").replace(".", "a").isalnum() and not text[0].isdigit() else f"np.asarray({text})"
+    )

@@ -24,9 +24,7 @@ def check_outputs(wanted: Sequence[str] | None, outputs: Sequence[OutputRow]) ->
     return [name for name in known if name in wanted]
 
 
-def rows_of(
-    given: Mapping[str, NDArray[Any]], name: str, where: NDArray[np.intp], default: NDArray[Any] | None
-) -> Any:
+def rows_of(given: Mapping[str, NDArray[Any]], name: str, where: NDArray[np.intp], default: NDArray[Any] | None) -> Any:
     """The packed rows of an input [batch, seq, …]; what is not given is the default."""
     if name not in given:
         return default
@@ -104,7 +102,9 @@ def put_example(
     for axis, visible in enumerate(see):
         if visible is not None:
             value = np.where(visible.reshape([-1 if a == axis else 1 for a in range(value.ndim)]), value, 0)
-    index: list[Any] = [np.arange(size) if isinstance(c, str) else c for c, size in zip(columns, value.shape, strict=True)]
+    index: list[Any] = [
+        np.arange(size) if isinstance(c, str) else c for c, size in zip(columns, value.shape, strict=True)
+    ]
     place: tuple[Any, ...] = (example, *np.ix_(*index))
     whole[place] = value
 

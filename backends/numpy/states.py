@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def start_state(writer: PackedWriter, one: Node, slot: int, name: str, first: Value) -> Value:
+    """The variable of a state: its first value's own memory where nobody else reads that."""
     arg = one.args[slot]
     own = first.buffer is not None and first.text.isidentifier() and writer.dies(arg)
     if own and one["slots"] == 1 and len(first.dims) == 1 and not is_kept(writer, one, slot):
@@ -23,7 +24,13 @@ def start_state(writer: PackedWriter, one: Node, slot: int, name: str, first: Va
         writer.buffers.pass_on(first.buffer, 10**9)
         return Value(first.text, first.lead, first.dims, buffer=first.buffer)
     name = writer.names.fresh(name)
-    if "schedule" not in writer.graph.plan or one["slots"] > 1 or first.lead == "" or len(first.dims) != 1 or is_kept(writer, one, slot):
+    if (
+        "schedule" not in writer.graph.plan
+        or one["slots"] > 1
+        or first.lead == ""
+        or len(first.dims) != 1
+        or is_kept(writer, one, slot)
+    ):
         writer.write(f"{name} = np.array({first.text}, {writer.dtype})")
         return Value(name, first.lead, first.dims)
     buffer = writer.buffers.take(10**9)
@@ -39,6 +46,7 @@ def is_kept(writer: PackedWriter, one: Node, slot: int) -> bool:
 
 
 def step(writer: PackedWriter, one: Node, names: list[str], states: list[Value]) -> None:
+    """One step: the body, its last product written into the buffer of the state that it replaces."""
     buffer = states[0].buffer
     if buffer is None:
         Writer.step(writer, one, names, states)
@@ -88,6 +96,7 @@ def prefer(writer: PackedWriter, result: Node, buffer: str) -> None:
 
 
 def finish(writer: PackedWriter, one: Node, names: list[str], states: list[Value], buffer: str) -> None:
+    """The next state is in the state's variable, by name if it lies in its buffer, else copied."""
     value = writer.value(one["body"][0])
     state = states[0]
     if value.buffer == buffer and value.text.isidentifier() and value.dims == state.dims:

@@ -325,6 +325,7 @@ class Writer:
         return Value(f"gather({base.text}, {', '.join(texts)})", "", (*at, *rest), owned=True, wide=base.wide)
 
     def sliced(self, one: Node, base: Value) -> Value:
+        """A pick by constant numbers: plain indexing."""
         numbers = {key: int(arg["value"]) for key, arg in zip(one["keys"], one.args[1:], strict=True)}
         marks = [":"] if base.lead else []
         marks += [str(numbers[axis]) if axis in numbers else ":" for axis in base.dims]

@@ -40,7 +40,9 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
         span = origin.span if origin else None
         if weights is None:
             if _changed_weights(one):
-                ledger.refused("recognise", "attention", LAW, "the softmax is changed before it weighs the values", span)
+                ledger.refused(
+                    "recognise", "attention", LAW, "the softmax is changed before it weighs the values", span
+                )
             continue
         reason, made = _attention(one, weights, context)
         if made is None:
@@ -96,10 +98,13 @@ def _attention(one: Node, weights: Node, context: Context) -> tuple[str, Node | 
             continue
         scaled = term if factor == 1 else ir.apply("*", kernels.number(factor), term)
         bias = scaled if bias is None else ir.apply("+", bias, scaled)
+    roles = {"query": query, "key": key, "value": value, "see": see, "bias": bias}
+    wide = ir.union(part for part in roles.values() if part is not None)
+    axes = tuple(a for a in wide if a in one.axes)
     made = kernels.make(
         "attention",
-        {"query": query, "key": key, "value": value, "see": see, "bias": bias},
-        one.axes,
+        roles,
+        axes if len(axes) == len(one.axes) else one.axes,
         axis=axis,
         width=width,
         scale=scores.scale * more,

@@ -61,7 +61,9 @@ def _parts(query: Node) -> tuple[Node | None, Node | None]:
 
 def is_product(one: Node) -> bool:
     """Whether the node is a contraction of a value with weights."""
-    return one.op == "contract" and is_parameter(one.args[1]) and has_weight(one.args[1]) and not is_parameter(one.args[0])
+    return (
+        one.op == "contract" and is_parameter(one.args[1]) and has_weight(one.args[1]) and not is_parameter(one.args[0])
+    )
 
 
 def _scaled(query: Node, scale: Fraction | float) -> Node:

@@ -34,7 +34,9 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
             ledger.refused("fuse", one["name"], f"{one['name']}(y + …) adds inside", reason, span)
             continue
         new[one] = _fused(one, at, taken)
-        ledger.fired("fuse", one["name"], f"{one['name']} adds {' and '.join(r for r in taken if r != 'x')} itself", span)
+        ledger.fired(
+            "fuse", one["name"], f"{one['name']} adds {' and '.join(r for r in taken if r != 'x')} itself", span
+        )
     return substitute(graph, new) if new else graph
 
 
@@ -56,7 +58,11 @@ def _take(one: Node, total: Node, context: Context) -> tuple[dict[str, Node] | N
     if len(biases) > 1 or not values or any(set(term.axes) != set(total.axes) for term in values):
         return None, "the sum has other parts than one bias and one residual"
     if one["name"] in kernels.POINTWISE:
-        return ({"x": values[0], "bias": biases[0]}, "") if len(values) == 1 and biases else (None, "there is no bias alone")
+        return (
+            ({"x": values[0], "bias": biases[0]}, "")
+            if len(values) == 1 and biases
+            else (None, "there is no bias alone")
+        )
     taken = {"bias": biases[0]} if biases else {}
     values.sort(key=lambda term: (term.op != "contract", context.readers(term) > 1))
     if len(values) == 1:
@@ -72,7 +78,12 @@ def _terms(total: Node, context: Context) -> list[Node]:
     stack = [total]
     while stack:
         here = stack.pop()
-        if is_map(here, "+") and (here is total or context.readers(here) == 1) and here.axes and len(found) + len(stack) < 6:
+        if (
+            is_map(here, "+")
+            and (here is total or context.readers(here) == 1)
+            and here.axes
+            and len(found) + len(stack) < 6
+        ):
             stack.extend(reversed(here.args))
         else:
             found.append(here)

@@ -1,7 +1,7 @@
 """Passes that a backend carries out while it writes: here they are only switched on, so that each can be left out.
 
 unpad: token-wise work runs on the packed real tokens of many examples, attention per example. Precondition: two lengths
-of one example meet in attention only; where they meet elsewhere, one example is computed at a time (the ledger says so).
+of one example meet in attention only; else one example is computed at a time (the ledger says so).
 
 schedule: a value is written into memory whose last reader has been, and over its argument where that is dead.
 Precondition: the reader is the last one, views of the memory included.

@@ -2,8 +2,8 @@
 
 A meaning is proposed with its parameters (axis, ε, which weight is gain and which shift) from what the part contains,
 evaluated by its own core graph, and must agree with the part to 1e-11 of the largest value on every draw: rows of
-several sizes (1e-3 … 30, where ε of 1e-12 shows against 0 by rows of size 1e-6), rows of zeros (where any ε shows), rows
-beyond every number inside (a bound of 1000 shows there), random relations with an empty row.
+several sizes (1e-3 … 30, where ε of 1e-12 shows against 0 by rows of size 1e-6), rows of zeros (where any ε shows),
+rows beyond every number inside (a bound of 1000 shows there), random relations with an empty row.
 Agreement at hundreds of random points of functions made of exp, erf, tanh, roots and means is agreement.
 """
 
@@ -47,7 +47,10 @@ def meaning(root: Node, x: Node, see: Node | None, weights: tuple[Node, ...]) ->
     if not any(value is not None and np.isfinite(value).any() for value in wanted):
         return None
     for proposal in proposals:
-        agrees = (_equal(left, _value(proposal.node, s), proposal.node.axes, root.axes) for left, s in zip(wanted, seeds, strict=True))
+        agrees = (
+            _equal(left, _value(proposal.node, s), proposal.node.axes, root.axes)
+            for left, s in zip(wanted, seeds, strict=True)
+        )
         if all(agrees):  # one draw after the other: most wrong proposals fail the first
             return proposal
     return None
@@ -64,34 +67,35 @@ def _pointwise(root: Node, x: Node, see: Node | None, weights: tuple[Node, ...])
     if see is not None or weights or x.axes == () or set(root.axes) != set(x.axes):
         return
     for name in kernels.POINTWISE:
-        yield Found(name, kernels.make(name, {"x": x}, root.axes))
+        yield Found(name, kernels.make(name, {"x": x}, x.axes))
 
 
 def _along(root: Node, x: Node, see: Node | None, weights: tuple[Node, ...], axis: Axis) -> Iterator[Found]:
-    if set(root.axes) != set(ir.union((x,) if see is None else (x, see))):
+    axes = ir.union((x,) if see is None else (x, see))
+    if set(root.axes) != set(axes):
         return
     if not weights:
-        yield Found("softmax", kernels.make("softmax", {"x": x, "see": see}, root.axes, axis=axis))
+        yield Found("softmax", kernels.make("softmax", {"x": x, "see": see}, axes, axis=axis))
     if see is not None:
         return
     if not weights:
-        yield Found("log_softmax", kernels.make("log_softmax", {"x": x}, root.axes, axis=axis))
+        yield Found("log_softmax", kernels.make("log_softmax", {"x": x}, axes, axis=axis))
     if any(one.axes != (axis,) for one in weights):
         return
     for eps in _epsilons(root, x):
-        yield from _norms(root, x, weights, axis, eps)
+        yield from _norms(x, weights, axis, eps)
 
 
-def _norms(root: Node, x: Node, weights: tuple[Node, ...], axis: Axis, eps: Fraction) -> Iterator[Found]:
+def _norms(x: Node, weights: tuple[Node, ...], axis: Axis, eps: Fraction) -> Iterator[Found]:
     places: list[dict[str, Node]] = [{}]
     if len(weights) == 1:
         places = [{"gain": weights[0]}, {"shift": weights[0]}]
     elif len(weights) == 2:
         places = [{"gain": weights[0], "shift": weights[1]}, {"gain": weights[1], "shift": weights[0]}]
     for place in places:
-        yield Found("layer_norm", kernels.make("layer_norm", {"x": x, **place}, root.axes, axis=axis, eps=eps))
+        yield Found("layer_norm", kernels.make("layer_norm", {"x": x, **place}, x.axes, axis=axis, eps=eps))
         if "shift" not in place:
-            yield Found("rms_norm", kernels.make("rms_norm", {"x": x, **place}, root.axes, axis=axis, eps=eps))
+            yield Found("rms_norm", kernels.make("rms_norm", {"x": x, **place}, x.axes, axis=axis, eps=eps))
 
 
 def _epsilons(root: Node, x: Node) -> list[Fraction]:

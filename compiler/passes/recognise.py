@@ -79,7 +79,9 @@ def _search(graph: Graph) -> Iterator[tuple[Node, tuple[Region, str, Node]]]:
         found = _best(root, order, static)
         if found is not None:
             region, name, made = found
-            covered.update(one for one in region.inside if one is not root and context.readers(one) <= _own_reads(one, region))
+            covered.update(
+                one for one in region.inside if one is not root and context.readers(one) <= _own_reads(one, region)
+            )
             yield root, (region, name, made)
 
 
@@ -115,7 +117,9 @@ def _regions(root: Node, order: Mapping[Node, int], static: frozenset[Node]) -> 
         values = [one for one in data if one.kind != "bool"]
         relations = [one for one in data if one.kind == "bool"]
         if len(values) == 1 and len(relations) <= 1:
-            weights = tuple(sorted((one for one in frontier if one in static and one.op != "const"), key=order.__getitem__))
+            weights = tuple(
+                sorted((one for one in frontier if one in static and one.op != "const"), key=order.__getitem__)
+            )
             yield Region(root, values[0], relations[0] if relations else None, weights, tuple(inside))
         opened = max((one for one in values if _opens(one, axes)), key=order.__getitem__, default=None)
         if opened is None:  # a condition on x itself, as in x if x > 0 else 0
@@ -133,4 +137,3 @@ def _opens(one: Node, axes: set[Axis]) -> bool:
     if one.op == "map":
         return True
     return one.op == "reduce" and len(one["over"]) == 1 and (not axes or one["over"][0] in axes)
-

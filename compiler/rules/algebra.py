@@ -129,6 +129,27 @@ def _make_selected_sum(match: Match) -> Node:
     return ir.reduce("sum", match["value"], node["over"], condition)
 
 
+MIRROR = {">": "<", ">=": "<="}
+OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+def _mirrored(one: Node) -> Match | None:
+    return {"node": one} if is_map(one, *MIRROR) else None
+
+
+def _opposite(one: Node) -> Match | None:
+    return {"test": one.args[0]} if is_map(one, "not") and is_map(one.args[0], *OPPOSITE) else None
+
+
+def _whole_numbers(match: Match) -> str:
+    kinds = {arg.kind for arg in match["test"].args}
+    return "" if kinds == {"int"} else "real numbers may be NaN, which is neither smaller nor larger"
+
+
+def _index(size: int, name: str) -> Node:
+    return ir.index(Axis(name, size))
+
+
 def _product_sum(one: Node) -> Match | None:
     """A sum of products in which each side has an axis that the other lacks: a matrix product."""
     if one.op != "reduce" or one["reduction"] != "sum" or len(one.args) > 1 or not is_map(one.args[0], "*"):
@@ -197,6 +218,17 @@ RULES = (
         "selected_sum", "Σ (c ? x : 0) = Σ over c of x", "the normal form of a sum over a relation",
         _selected_sum, _make_selected_sum,
         lambda: [ir.reduce("sum", ir.where(_truth_sample(), _x(), ZERO), (Axis("b", 4),))],
+    ),
+    Rule(
+        "mirrored", "a ≥ b is b ≤ a", "one form for each comparison, so that equal masks are one",
+        _mirrored, lambda m: ir.apply(MIRROR[m["node"]["fn"]], *m["node"].args[::-1]),
+        lambda: [ir.apply(">=", _x(), ONE), ir.apply(">", _x("int"), TWO)],
+    ),
+    Rule(
+        "opposite", "not a < b is a ≥ b", "what -∞ excludes is told by what it lets through",
+        _opposite, lambda m: ir.apply(OPPOSITE[m["test"]["fn"]], *m["test"].args),
+        lambda: [ir.apply("not", ir.apply(fn, _index(4, "a"), _index(4, "b"))) for fn in ("<", "<=", "==", "!=")],
+        _whole_numbers, lambda: [ir.apply("not", ir.apply("<", _x(), ONE))],
     ),
     Rule(
         "product_sum", "Σ[k] (a * b) = a @[k] b", "a product of matrices makes no table of all its terms",

@@ -1,4 +1,4 @@
-"""A rule: a law on one line, how to see it, why it may be refused, what it makes, and samples for its automatic test."""
+"""A rule: a law on one line, how to see it, why it may be refused, what it makes, samples for its automatic test."""
 
 from __future__ import annotations
 

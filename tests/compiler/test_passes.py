@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.compiler import zoo
+from tests.compiler.spec_tools import Array
 from transformula.compiler import kernels, pipeline
 from transformula.compiler.driver import Compiled, compile_graph
 from transformula.compiler.ir import Graph, walk_all
 from transformula.grammar.diagnostics import TransformulaError
-
-from tests.compiler import zoo
-from tests.compiler.spec_tools import Array
 
 PASSES = [row.name for row in pipeline.table()]
 FEW = ["gpt", "rope", "deberta", "norms", "sbert"]

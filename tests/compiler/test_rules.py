@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.compiler.spec_tools import Array, rng
 from transformula.compiler import ir, rules
 from transformula.compiler.evaluate import Evaluator, Lengths, align
 from transformula.compiler.ir import Axis, Graph, Length, Node, Output
 from transformula.compiler.ledger import Ledger
 from transformula.compiler.rules import SIMPLIFY, Rule, algebra, inference, renames, rewrite
 from transformula.compiler.rules.rule import nothing_against
-
-from tests.compiler.spec_tools import Array, rng
 
 TABLES = {"algebra": algebra.RULES, "inference": inference.RULES, "renames": renames.RULES}
 SAMPLES = [pytest.param(rule, one, id=f"{rule.name}-{i}") for rule in SIMPLIFY for i, one in enumerate(rule.samples())]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
+from tests.compiler import zoo
+from tests.compiler.spec_tools import lowered
 from transformula.compiler import ir, kernels, pipeline
 from transformula.compiler.ir import Axis, Graph, Node, Output, Weight
 from transformula.compiler.verify import verify
 from transformula.grammar.diagnostics import InternalError, TransformulaError
-
-from tests.compiler import zoo
-from tests.compiler.spec_tools import lowered
 
 A, B = Axis("a", 3), Axis("b", 2)
 X = ir.input_("x", (A, B), "real")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
+
+from tests.compiler.spec_tools import Array, rng, weight_values
 from transformula.backends.program import Program
 from transformula.backends.program import compile as compile
 from transformula.compiler import pipeline, reference
 from transformula.compiler.ir import Graph
-
-from tests.compiler.spec_tools import Array, rng, weight_values
 
 SIZES = """
 config
@@ -277,7 +277,7 @@ SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
 NAMES = (*ZOO, *SHIPPED)
 
 
-@lru_cache(maxsize=None)
+@cache
 def whole(name: str) -> Program:
     """A model of the zoo (or the text of one) compiled for NumPy with all passes, once."""
     if name in SHIPPED:
@@ -353,7 +353,7 @@ def reference_results(graph: Graph, given: Mapping[str, Any], seed: int = 0) -> 
     return reference.run(graph, weight_values(graph, seed), given)
 
 
-@lru_cache(maxsize=None)
+@cache
 def wanted(name: str) -> dict[str, Array]:
     """The results of a model of the zoo for `inputs(name)`, by the formula as it stands."""
     return reference_results(whole(name).compiled.formula, inputs(name))
