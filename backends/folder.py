@@ -13,13 +13,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..compiler.checkpoint import find_block
 from ..compiler.config import read_config
 from ..compiler.driver import load_module
 from ..compiler.modules import Module, read_source, shipped
 from ..grammar.diagnostics import did_you_mean, error
 
-SENTENCE_SPECS = {"bert": ("sbert", "SentenceBert", "PairPooledBert")}
-"""For each spec of an encoder, the spec whose models pool its tokens: by one pooling, and by two."""
+SENTENCE_SPECS = {
+    "bert": "sbert",
+    "roberta": "sbert",
+    "data2vec_text": "sbert",
+    "electra": "sbert",
+    "albert": "sbert",
+    "distilbert": "sbert_tokens",
+    "mpnet": "sbert_tokens",
+}
+"""For each spec of an encoder, the spec whose models pool its tokens, written over bert."""
+
+SENTENCE_MODELS = ("SentenceBert", "PairPooledBert")
+"""The models of those specs, by one pooling and by two."""
 
 SECOND = "second_pooling_mode"
 POOLING_FLAGS = {
@@ -50,13 +62,15 @@ HARMLESS = frozenset((
     "directionality", "diversity_penalty", "do_sample", "dtype", "early_stopping",
     "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty", "finetuning_task",
     "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label", "initializer_range",
-    "is_encoder_decoder", "keys_to_ignore_at_inference", "label2id", "length_penalty", "max_length",
+    "is_encoder_decoder", "keys_to_ignore_at_inference", "label2id", "legacy", "length_penalty", "max_length",
     "min_length", "model_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_labels",
     "num_return_sequences", "output_attentions", "output_hidden_states", "output_past", "output_scores",
-    "pad_token_id", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+    "pad_token_id", "pooler_fc_size", "pooler_hidden_size", "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
     "pooler_size_per_head", "pooler_type", "prefix", "problem_type", "remove_invalid_values",
-    "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "summary_type",
-    "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
+    "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "sinusoidal_pos_embds",
+    "summary_activation", "summary_last_dropout", "summary_type", "summary_use_proj", "suppress_tokens",
+    "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
     "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
     "use_cache", "use_return_dict",
 ))  # fmt: skip
@@ -90,7 +104,7 @@ def read_model_folder(
     transformer, pooling = _sentence(path, modules) if modules.is_file() else (path, {})
     config = {**read_config(transformer / "config.json"), **pooling}
     module, name = _spec(transformer, config, spec, bool(pooling))
-    chosen = entry or (_sentence_entry(name, pooling) if pooling else _entry(module, config))
+    chosen = entry or (_sentence_entry(module, pooling) if pooling else _entry(module, config))
     refuse_values(config, module)
     found = [one / "tokenizer.json" for one in (transformer, path) if (one / "tokenizer.json").is_file()]
     return ModelFolder(
@@ -145,7 +159,8 @@ def _spec(
         if name not in SENTENCE_SPECS:
             advice = f"Known: {', '.join(SENTENCE_SPECS)}. `spec=` takes a spec of your own."
             raise error("C631", f"there is no shipped spec for sentence embeddings over {name}", help=advice)
-        name = SENTENCE_SPECS[name][0]
+        over = SENTENCE_SPECS[name]
+        return load_module(over, ("bert", name)), over if name == "bert" else f"{over} over {name}"
     return load_module(name), name
 
 
@@ -160,15 +175,16 @@ def model_types() -> dict[str, str]:
     return found
 
 
-def _sentence_entry(name: str, pooling: Mapping[str, Any]) -> str | None:
+def _sentence_entry(module: Module, pooling: Mapping[str, Any]) -> str | None:
     """The model for one or two poolings; a spec of the user's has its first model."""
-    models = next((one[1:] for one in SENTENCE_SPECS.values() if one[0] == name), (None, None))
-    return models[SECOND in pooling]
+    chosen = SENTENCE_MODELS[SECOND in pooling]
+    return chosen if chosen in module.entries else None
 
 
 def _entry(module: Module, config: Mapping[str, Any]) -> str | None:
     """The model of the first architecture that the spec's checkpoint maps know."""
-    known = {kind: one.model.name for one in module.checkpoints if one.model for kind in one.architectures}
+    maps = [one for one in module.checkpoints if one.model and find_block(module, one.model.name) is one]
+    known = {kind: one.model.name for one in maps if one.model for kind in one.architectures}
     given = config.get("architectures")
     kinds = given if isinstance(given, list) else []
     for kind in kinds:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..compiler.ir import Graph, Node, walk_all
+from ..compiler import kernels
+from ..compiler.ir import Graph, Node, const, walk_all
+from ..compiler.passes.running import added
 from ..compiler.reference import MASKS, length_names
 from .numpy.border import InputRow, LimitRow, MaskRow
 
@@ -49,7 +51,10 @@ def limit_rows(graph: Graph) -> tuple[LimitRow, ...]:
             source = _source(place)
             if source is not None and isinstance(axis.size, int):
                 name, shift = source
-                found[name, f"{one.args[0]['name']}[{axis.name}]", axis.size - shift] = None
+                table = f"{one.args[0]['name']}[{axis.name}]"
+                found[name, table, axis.size - shift] = None
+                if (counted := _counted(place)) is not None:
+                    found[counted[0], table, axis.size - counted[1]] = None
     if not any(name == "position" for name, _, _ in found) and any(one.op == "position" for one in nodes):
         found["position", "", 1 << 40] = None  # position_ids are an input all the same
     return tuple(found)
@@ -60,8 +65,42 @@ def checked_picks(graph: Graph) -> set[Node]:
     nodes = list(walk_all(graph.roots))
     guarded = {arg for one in nodes if one.op == "map" and one["fn"] == "where" for arg in one.args[1:]}
     picks = [one for one in nodes if one.op == "pick" and one.args[0].op == "weight" and one not in guarded]
-    sources = {one: [_source(place) for place in one.args[1:]] for one in picks}
-    return {one for one in picks if all(source is not None and source[1] >= 0 for source in sources[one])}
+    return {one for one in picks if all(_is_checked(place) for place in one.args[1:])}
+
+
+def _is_checked(place: Node) -> bool:
+    """Whether the place is an input, and what stands in where it is not given, if anything, is checked too."""
+    source, here = _source(place), _bare(place)
+    computed = here.op == "input" and any(arg.op != "const" for arg in here.args)
+    return source is not None and source[1] >= 0 and (not computed or _counted(place) is not None)
+
+
+def _bare(one: Node) -> Node:
+    while one.op in ("rename", "widen"):
+        one = one.args[0]
+    return one
+
+
+def _counted(place: Node) -> tuple[str, int] | None:
+    """Positions that count the entries of an input other than one number: told as such, and what is added."""
+    place = _bare(place)
+    here, shift = place.args[0] if place.op == "input" and place.args else place, 1
+    while here.op == "map" and here["fn"] in ("+", "where"):
+        if here["fn"] == "where":
+            here = here.args[1] if here.args[2] is const(0) else here.args[2]
+            continue
+        number = next((arg for arg in here.args if arg.op == "const"), None)
+        if number is None:
+            return None
+        shift += int(number["value"])
+        here = next(arg for arg in here.args if arg is not number)
+    x = kernels.parts(here)["x"] if here.op == "kernel" and here["name"] == "running_sum" else added(here)
+    if x is None or x.op != "map" or x["fn"] != "where" or x.args[1:] != (const(1), const(0)):
+        return None
+    test = x.args[0]
+    if test.op != "map" or test["fn"] != "!=" or test.args[0].op != "input" or test.args[1].op != "const" or shift < 1:
+        return None
+    return f"position of {test.args[0]['name']} != {int(test.args[1]['value'])}", shift
 
 
 def _source(place: Node) -> tuple[str, int] | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,13 @@ from ..grammar.diagnostics import TransformulaError, did_you_mean, error
 from .checkpoint_table import checkpoint_table
 from .folder import ModelFolder, read_model_folder, unused_keys
 from .limits import input_rows, limit_rows, mask_rows
-from .numpy.border import check_call
+from .numpy.border import COUNTED, check_call
 from .numpy.weights import Stored, Table, Weights, assemble, left_over, missing_weights, read_stored
-from .program import BACKENDS, Program
+from .program import BACKENDS, Program, passes_left_out
 
 Array = npt.NDArray[Any]
-Forward = Callable[[dict[str, Array], list[str]], Mapping[str, Array]]
+Forward = Callable[[dict[str, Array], list[str]], Mapping[str, Any]]
 REFERENCE = "reference"
-DTYPES = ("float32", "float64")
 
 
 class LoadedModel:
@@ -36,10 +35,11 @@ class LoadedModel:
 
     `config` is the effective config, `unused_config_keys` what nothing read, `unused_weights` stored tensors
     that the model has no use for, `left_out` results that the file lacks weights for (both only with
-    strict=False), `max_length` the longest text in tokens, `tokenizer_file` the folder's tokenizer.json.
+    strict=False), `max_length` the longest text in tokens, `tokenizer_file` the folder's tokenizer.json, `module`
+    the object of the generated class (with backend="torch" an nn.Module).
     """
 
-    def __init__(self, program: Program, folder: ModelFolder, forward: Forward, dtype: str) -> None:
+    def __init__(self, program: Program, folder: ModelFolder, forward: Forward, dtype: str, module: Any = None) -> None:
         self.program, self.dtype, self.backend = program, dtype, program.backend
         made = program.compiled
         self.config = made.config.effective()
@@ -49,9 +49,10 @@ class LoadedModel:
         self.unused_weights: list[str] = []
         self.left_out: dict[str, str] = {}
         self._border = input_rows(made.formula), mask_rows(made.formula), limit_rows(made.formula)
-        places = [limit for name, table, limit in self._border[2] if name == "position" and table]
+        places = [limit for name, table, limit in self._border[2] if table and (name == "position" or name.startswith(COUNTED))]
         self.max_length = min([*places, *([folder.max_length] if folder.max_length else [])], default=None)
         self._forward = forward
+        self.module = module
 
     def __call__(
         self,
@@ -59,7 +60,7 @@ class LoadedModel:
         attention_mask: Any = None,
         outputs: Any = None,
         **others: Any,
-    ) -> dict[str, Array]:
+    ) -> dict[str, Any]:
         """The results by name for a batch, padded on either side; `outputs` chooses some of them.
 
         Raises `TransformulaError` for wrong inputs.
@@ -89,13 +90,14 @@ def load(
     threads: int | None = None,
     strict: bool = True,
     spec: str | Path | None = None,
+    device: str | None = None,
 ) -> LoadedModel:
     """The model of a folder with config.json and safetensors, or of sentence-transformers.
 
-    `backend` is "numpy", or "reference": the formulas as they stand, in float64. The spec is chosen by
-    model_type, the model by architectures, unless `spec` and `entry` choose. Weights that are missing, left
-    over or of another shape are one error; with strict=False left-over ones are let be, and results that
-    need a missing one are left out.
+    `backend` is "numpy", "torch" (results are tensors on `device`), or "reference": the formulas as they stand, in
+    float64. The spec is chosen by model_type, the model by architectures, unless `spec` and `entry` choose. Weights
+    that are missing, left over or of another shape are one error; with strict=False left-over ones are let be, and
+    results that need a missing one are left out.
     """
     if backend != REFERENCE and backend not in BACKENDS:
         known = [*BACKENDS, REFERENCE]
@@ -104,21 +106,19 @@ def load(
             f"there is no backend `{backend}`",
             help=did_you_mean(backend, known) or f"There are {', '.join(known)}.",
         )
-    if dtype not in DTYPES:
-        raise error("C622", f"dtype = {dtype!r} is none of {', '.join(DTYPES)}")
+    engine = None if backend == REFERENCE else import_module(f".{backend}.loading", __package__)
+    if engine and dtype not in engine.DTYPES:
+        raise error("C622", f"dtype = {dtype!r} is none of {', '.join(engine.DTYPES)}")
     found = read_model_folder(folder, spec, entry)
     config = Config(found.module, found.config)
     graph = lower.lower_entry(lower.choose_entry(found.module, found.entry), config)
     stored, table, graph, left_out = _weights(found, graph, config, strict)
     until = "formula" if backend == REFERENCE else None
-    stages, ledger = pipeline.run(graph, until=until)
+    stages, ledger = pipeline.run(graph, without=passes_left_out(backend), until=until)
     program = Program(Compiled(found.module, config, graph.name, stages, ledger), backend)
     weights = _checked(lambda: assemble(stored, table, strict), found.weights, "")
-    if backend == REFERENCE:
-        forward, dtype = _reference(graph, weights), "float64"
-    else:
-        forward = _generated(program, weights, dtype, threads)
-    model = LoadedModel(program, found, forward, dtype)
+    forward, module = engine.forward(program, weights, dtype, threads, device) if engine else _reference(graph, weights)
+    model = LoadedModel(program, found, forward, dtype if engine else "float64", module)
     model.left_out = left_out
     model.unused_weights = left_over(stored, table)
     return model
@@ -177,29 +177,13 @@ def _without(text: str, path: Path) -> str:
 # --------------------------------------------------------------------------------------------------- backends
 
 
-def _reference(graph: Graph, weights: Weights) -> Forward:
+def _reference(graph: Graph, weights: Weights) -> tuple[Forward, None]:
     wide = {name: np.asarray(value, np.float64) for name, value in weights.items()}
 
     def forward(given: dict[str, Array], outputs: list[str]) -> Mapping[str, Array]:
         return reference.run(restricted(graph, outputs), wide, given)
 
-    return forward
-
-
-def _generated(program: Program, weights: Weights, dtype: str, threads: int | None) -> Forward:
-    """The class of the generated module, run from its source as the file would be."""
-    made = types.ModuleType(f"transformula_{program.name}")
-    exec(compile(program.source, f"<{program.name}: generated>", "exec"), made.__dict__)
-    model = made.__dict__["Model"](weights, dtype=dtype, threads=threads)
-
-    def forward(given: dict[str, Array], outputs: list[str]) -> Mapping[str, Array]:
-        try:
-            found: Mapping[str, Array] = model(**given, outputs=outputs)
-        except ValueError as fault:
-            raise error("R911", f"{program.name}: {fault}") from fault
-        return found
-
-    return forward
+    return forward, None
 
 
 __all__ = ["LoadedModel", "TransformulaError", "load", "restricted"]

@@ -16,7 +16,7 @@ from ..compiler.ir import Graph
 from ..compiler.ledger import Ledger
 from ..grammar.diagnostics import did_you_mean, error
 
-BACKENDS = {"numpy": ".numpy.emit"}
+BACKENDS = {"numpy": ".numpy.emit", "torch": ".torch.emit"}
 """Backends that write modules: each is a module of this package with `emit(compiled) -> str`."""
 
 
@@ -77,7 +77,16 @@ def compile(
             f"there is no backend `{backend}`",
             help=did_you_mean(backend, BACKENDS) or f"There are {', '.join(BACKENDS)}.",
         )
-    return Program(compile_graph(spec, config, entry, settings, without, only, until), backend)
+    skip = passes_left_out(backend)
+    return Program(compile_graph(spec, config, entry, settings, (*without, *skip), only, until), backend)
+
+
+def passes_left_out(backend: str) -> tuple[str, ...]:
+    """Passes that a backend has no use for: its `SKIP`."""
+    if backend not in BACKENDS:
+        return ()
+    left: tuple[str, ...] = getattr(import_module(BACKENDS[backend], __package__), "SKIP", ())
+    return left
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -298,7 +298,11 @@ def _positive(one: Node) -> bool:
         return not isinstance(one["value"], bool) and one["value"] > 0
     if one.op in ("size", "count"):
         return True
-    return one.op == "map" and one["fn"] in ("sqrt", "exp", "/", "*") and all(map(_positive, one.args))
+    if one.op in ("pick", "rename", "widen"):
+        return _positive(one.args[0])
+    if one.op != "map":
+        return False
+    return one["fn"] == "exp" or (one["fn"] in ("sqrt", "/", "*", "+") and all(map(_positive, one.args)))
 
 
 def _with_facts(fn: str, values: list[Tensor], bottom: Node | None) -> Tensor:

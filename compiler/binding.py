@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note
 from . import calls, entering, expressions, instances, products, refusals, wording
-from .entering import Entering
 from .ir import Axis
 from .names import mentioned
-from .scope import Scope
 from .values import Counter, Formula, Instance, Record, Tensor, Value
+
+if TYPE_CHECKING:
+    from .entering import Entering
+    from .scope import Scope
 
 
 def arrange(going: Entering, args: Sequence[s.Arg], given: Mapping[str, tuple[s.Node, Value]] | None = None) -> None:

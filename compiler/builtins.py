@@ -98,7 +98,7 @@ def count(scope: Scope, name: str, args: Sequence[s.Arg], wanted: int, expr: s.C
 
 
 def _place(scope: Scope, name: str, args: Sequence[s.Arg], expr: s.Call) -> Tensor:
-    count(scope, name, args, 1, expr)
+    count(scope, name, args[:1] if name == "position" and len(args) == 2 else args, 1, expr)
     axis = args[0].value
     if not isinstance(axis, s.Name):
         raise scope.fail(
@@ -119,9 +119,29 @@ def _place(scope: Scope, name: str, args: Sequence[s.Arg], expr: s.Call) -> Tens
             or f"Its place is the caller's. Declare a parameter with it, like x[{axis.name}], "
             "or take the place as a parameter.",
         )
+    if len(args) == 2:
+        return _position_else(scope, found, args[1].value)
     if name == "position" and found.ragged:
         return Tensor(ir.position(found))
     return Tensor(ir.index(found))
+
+
+def _position_else(scope: Scope, axis: Axis, otherwise: s.Expr) -> Tensor:
+    """position(seq, p): the position ids that the caller gives, else p."""
+    made = expressions.tensor(scope, expressions.lower(scope, otherwise), otherwise)
+    axes = ir.position(axis).axes
+    more = [scope.label(one) for one in made.axes if one not in axes]
+    if more:
+        raise scope.fail(
+            "A106",
+            f"a position is one number, and this has axes [{', '.join(more)}]",
+            otherwise.span,
+            help=f"Each entry of {scope.label(axis)} has one position.",
+        )
+    asked = scope.session.asked.setdefault("position_ids", ir.Input("position_ids", "position_ids", axes, "int", False))
+    if not axis.ragged or asked.axes[-1].size != axis.size:
+        return made  # the caller numbers one length: the first that asks
+    return Tensor(ir.input_("position_ids", axes, "int", made.node))
 
 
 def _declared_without(scope: Scope, axis: str) -> tuple[Note, ...]:

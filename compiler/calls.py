@@ -15,16 +15,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, Span
 from . import arithmetic, binding, builtins, entering, expressions, instances, ir, refusals, wording
+from . import scope as scopes
 from .config import Config
 from .entering import Entering
 from .ir import Axis
 from .modules import Entry
-from .scope import Callee, Scope
+from .session import Callee
 from .values import Builtin, Counter, Formula, Instance, Opaque, Record, Static, Tensor, Value, describe
+
+if TYPE_CHECKING:
+    from .scope import Scope
 
 MAX_DEPTH = 120
 MAX_CALLS = 20_000
@@ -171,7 +176,7 @@ def _run(
 ) -> Value:
     binding.bind_axes(going)
     binding.freshen(going)
-    inner = Scope(going.scope.session, config, going.entry.module, going.entry, path, outer=outer, stands=going.back)
+    inner = scopes.Scope(going.scope.session, config, going.entry.module, going.entry, path, outer=outer, stands=going.back)
     _place_draws(going, inner)
     _label_axes(going, inner)
     with _inside(going):
@@ -337,7 +342,7 @@ def index_formula(scope: Scope, fn: Formula, span: Span) -> Tensor:
     """causal, causal[i = seq, j = src]: a tensor given entry by entry, its axes bound or known by name here."""
     definition = fn.entry.definition
     going = Entering(scope, fn.entry, span, fn.binds, scope, restrict=fn.restrict)
-    inner = Scope(scope.session, _library_config(scope, fn.entry), fn.entry.module, fn.entry, scope.path, tables=True)
+    inner = scopes.Scope(scope.session, _library_config(scope, fn.entry), fn.entry.module, fn.entry, scope.path, tables=True)
     _place_draws(going, inner)
     for one in definition.axes:
         wanted = fn.binds.get(one.axis.name, one.axis.name)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeAlias
 
 from ..grammar import syntax as s
@@ -72,11 +73,17 @@ def checkpoint_rows(module: Module, entry: str, graph: Graph, config: Config) ->
     return _Flat(module, module.entries[entry], graph, config).whole(block)
 
 
-def find_block(module: Module, model: str, ecosystem: str | None = None) -> s.Checkpoint | None:
-    """The last checkpoint block of a model; one that names no model belongs to the only model of the file."""
+def find_block(
+    module: Module, model: str, ecosystem: str | None = None, before: s.Checkpoint | None = None
+) -> s.Checkpoint | None:
+    """The last checkpoint block of a model; one that names no model belongs to the only model of the file.
+
+    With `before`, the last one above that block: what `checkpoint … of M from M` takes over.
+    """
+    blocks = takewhile(lambda one: one is not before, module.checkpoints)
     found = [
         one
-        for one in module.checkpoints
+        for one in blocks
         if (one.model is None or one.model.name == model) and ecosystem in (None, one.ecosystem.name)
     ]
     return next((one for one in reversed(found) if one.model is not None), found[-1] if found else None)
@@ -141,8 +148,9 @@ class _Flat:
         own = list(self.leaves(block.rows, path, stored, depth))
         if block.base is None:
             return own
-        base = find_block(self.module, block.base.name, block.ecosystem.name)
-        if base is None or base is block:
+        again = block.model is not None and block.base.name == block.model.name  # the map that it extends
+        base = find_block(self.module, block.base.name, block.ecosystem.name, before=block if again else None)
+        if base is None:
             raise self.no_block(block.base)
         mine = {name for leaf in own if leaf.mapping.include is None for name in leaf.names}
         taken = (leaf for leaf in self.block(base, path, stored, depth + 1) if not mine & set(leaf.names))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, InternalError, Note, TransformulaError, did_you_mean, error
+from .ecosystem import settled
 from .ir import Axis
 from .modules import Module
 from .values import Choice, Formula, Static, Value, as_static
@@ -39,6 +40,9 @@ class Config:
     _values: dict[str, Value] = field(default_factory=dict)
     _busy: list[str] = field(default_factory=list)
     _failed: dict[str, TransformulaError] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.given = settled(self.given)
 
     def __contains__(self, name: object) -> bool:
         return name in self.module.options or name in self.module.axes

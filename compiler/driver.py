@@ -46,17 +46,20 @@ class Compiled:
         return self.stages[-1].graph
 
 
-def load_module(spec: str | Path) -> Module:
-    """The module of a shipped spec's name, a path, or a text; raises all its mistakes at once."""
-    module, found = _load(spec)
+def load_module(spec: str | Path, over: tuple[str, str] | None = None) -> Module:
+    """The module of a shipped spec's name, a path, or a text; raises all its mistakes at once.
+
+    With over = ("bert", "roberta") what extends bert is taken over roberta instead.
+    """
+    module, found = _load(spec, over)
     found.check()
     return module
 
 
-def _load(spec: str | Path) -> tuple[Module, Diagnostics]:
+def _load(spec: str | Path, over: tuple[str, str] | None = None) -> tuple[Module, Diagnostics]:
     source = read_source(spec)
     path = Path(source.name)
-    loader = Loader(path.parent if path.is_file() else None)
+    loader = Loader(path.parent if path.is_file() else None, over)
     return loader.load(source), loader.diagnostics
 
 

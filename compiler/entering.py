@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, Span
 from .ir import Axis
 from .modules import Entry
-from .scope import Scope
 from .values import Tensor, Value
+
+if TYPE_CHECKING:
+    from .scope import Scope
 
 
 @dataclass

@@ -9,6 +9,7 @@ have a fast form; one that has none expands the kernel back into the core.
     rms_norm       x, gain?, bias?, residual?           axis, eps
     gelu, gelu_tanh, silu, sigmoid, relu   x, bias?
     attention      query, key, value, see?, bias?       axis (the keys), width (dk), scale
+    running_sum    x                           axis, loop    at each entry the sum up to it, hidden ones included
 """
 
 from __future__ import annotations
@@ -138,6 +139,14 @@ def _attention(at: Parts, one: Node) -> Node:
     return ir.contract(weights, at["value"], (one["axis"],))
 
 
+def _running_sum(at: Parts, one: Node) -> Node:
+    x, axis, loop = at["x"], one["axis"], one["loop"]
+    first = ir.widen_to(ir.const(0), [a for a in x.axes if a != axis])
+    step = ir.apply("+", ir.carry(loop, 0, first), ir.pick(x, {axis: ir.counter(loop)}))
+    made = ir.loop(loop, axis, 0, ir.size(axis), [first], [step], "t")
+    return ir.history(made, 0, ir.apply("+", ir.index(axis), ir.const(1)))
+
+
 def _wide(x: Node, see: Node | None) -> tuple[Axis, ...]:
     return x.axes if see is None else ir.union((x, see))
 
@@ -155,6 +164,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel("silu", _silu),
         Kernel("relu", _relu),
         Kernel("attention", _attention),
+        Kernel("running_sum", _running_sum),
     )
 }
 """Every kernel by name."""

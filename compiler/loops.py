@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, TransformulaError
-from . import expressions, ir, wording
+from . import expressions, ir, loop_range, wording
 from .ir import Axis, Node
-from .values import Counter, Poisoned, States, Tensor, Value, describe
+from .values import Counter, Poisoned, States, Tensor, Value
 
 if TYPE_CHECKING:
     from .scope import Scope
@@ -279,23 +279,11 @@ def _run(run: LoopRun, scope: Scope) -> None:
     if run.failed:
         raise Poisoned
     home = run.scope
-    run.start, run.stop, run.axis = _range(home, run.written)
-    first = [_first(home, name, run) for name in run.states]
-    home.session.loops += 1
-    run.ident = home.session.loops
-    body = home.child()
-    body.steps = (*home.steps, run.ident)
-    body.values[run.written.variable.name] = Counter(run.ident, Fraction(1), Fraction(0))
-    run.body_scope = body
-    run.busy = True
-    try:
-        body.take([one for one in run.written.body if not _is_step(one, run)])
-        new = [_step(home, body, name, run) for name in run.states]
-    except (TransformulaError, Poisoned):
-        run.failed = True
-        raise
-    finally:
-        run.busy = False
+    run.start, run.stop, run.axis = loop_range.found(home, run.written)
+    while True:
+        first, new = [_first(home, name, run) for name in run.states], _body(run)
+        if not _widened(home, run, first, new):
+            break
     for name, before, now in zip(run.states, first, new, strict=True):
         _same_axes(home, name, before, now, run)
     nodes = [ir.widen_to(now.node, before.axes) for before, now in zip(first, new, strict=True)]
@@ -305,39 +293,40 @@ def _run(run: LoopRun, scope: Scope) -> None:
     home.origin(run.node, run.written.span, run.states[0])
 
 
+def _body(run: LoopRun) -> list[Tensor]:
+    """The next states, from the body lowered once."""
+    home = run.scope
+    home.session.loops += 1
+    run.ident = home.session.loops
+    body = home.child()
+    body.steps = (*home.steps, run.ident)
+    body.values[run.written.variable.name] = Counter(run.ident, Fraction(1), Fraction(0))
+    run.body_scope = body
+    run.busy = True
+    try:
+        body.take([one for one in run.written.body if not _is_step(one, run)])
+        return [_step(home, body, name, run) for name in run.states]
+    except (TransformulaError, Poisoned):
+        run.failed = True
+        raise
+    finally:
+        run.busy = False
+
+
+def _widened(home: Scope, run: LoopRun, first: Sequence[Tensor], new: Sequence[Tensor]) -> bool:
+    """Widens first states by axes that no text here can name (the batch, say): the caller's are carried along."""
+    wider = False
+    for name, before, now in zip(run.states, first, new, strict=True):
+        lifted = [a for a in now.axes if a not in before.axes and not home.visible(a)]
+        if lifted:
+            node = ir.widen_to(before.node, (*before.axes, *lifted))
+            home.states[name].values[run.start] = Tensor(node, before.bottom, before.zero)
+            wider = True
+    return wider
+
+
 def _is_step(statement: s.Statement, run: LoopRun) -> bool:
     return isinstance(statement, s.Assign) and statement.name.name in run.states and bool(statement.brackets)
-
-
-def _range(scope: Scope, written: s.Loop) -> tuple[int, Node, Axis]:
-    start = Fraction(0)
-    if written.start is not None:
-        found = expressions.lower(scope, written.start)
-        if not isinstance(found, Fraction) or found.denominator != 1 or found < 0:
-            raise scope.fail(
-                "I803", "a loop starts at a whole number", written.start.span, help="Counting starts at 0."
-            )
-        start = found
-    if isinstance(written.stop, s.Name):
-        axis = scope.axis(written.stop.name)
-        if axis is not None:
-            return int(start), ir.size(axis), axis
-    found = expressions.lower(scope, written.stop)
-    if isinstance(found, Fraction) and found.denominator == 1 and found >= 0:
-        return int(start), ir.const(int(found)), Axis(f"steps{int(found)}", int(found))
-    told = f"`{written.stop.span.text}` is {_kind(found)}"
-    raise scope.fail(
-        "I803",
-        "a loop runs over an axis or up to a whole number",
-        written.stop.span,
-        because=(told,),
-        help=f"Write `for {written.variable.name} in layers:`, with layers from config.",
-    )
-
-
-def _kind(value: Value) -> str:
-    number = isinstance(value, Fraction | float) and not isinstance(value, bool)
-    return f"{float(value):g}" if number else describe(value)  # type: ignore[arg-type]
 
 
 def _first(scope: Scope, name: str, run: LoopRun) -> Tensor:

@@ -57,6 +57,7 @@ def lower_entry(entry: Entry, config: Config, session: Session | None = None) ->
         inputs = _inputs(scope, definition, objective)
         scope.take(definition.body.where)
         made = list(tied(scope, _outputs(scope, definition)))
+        inputs += [one for name, one in session.asked.items() if name not in [i.name for i in inputs]]
     except Poisoned:
         made = []
     except TransformulaError as fault:

@@ -110,8 +110,9 @@ def read_file(path: Path) -> Source:
 class Loader:
     """Loads each file once; circular imports and unknown names are errors with their place."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, over: tuple[str, str] | None = None) -> None:
         self.folder = folder
+        self.over = over  # ("bert", "roberta"): what is written over the one is taken over the other
         self.found: dict[str, Module] = {}
         self.busy: list[str] = []
         self.diagnostics = Diagnostics()
@@ -125,7 +126,7 @@ class Loader:
             raise error("S413", f"files import each other more than {MAX_DEPTH} deep: {' → '.join(self.busy)}")
         module = Module(name, file, model_types=file.model_types)
         if file.extends is not None:
-            self._inherit(module, self.module(file.extends))
+            self._inherit(module, self.module(self._base(file.extends)))
         self._collect(module)
         self.busy.pop()
         return module
@@ -144,6 +145,12 @@ class Loader:
         if key not in self.found:
             self.found[key] = self.load(self._source(name))
         return self.found[key]
+
+    def _base(self, name: s.Name) -> s.Name:
+        """What a spec extends: another one in its place, which itself may extend that."""
+        if self.over is not None and name.name == self.over[0] and self.over[1] not in self.busy:
+            return replace(name, name=self.over[1])
+        return name
 
     def _source(self, name: s.Name) -> Source:
         known = shipped()

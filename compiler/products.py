@@ -94,7 +94,7 @@ def _lacks(
 
 
 def rename_advice(scope: Scope, value: Tensor, wanted: str, expr: s.Node) -> str:
-    """What to write when a value carries the same length under another expressions.name."""
+    """What to write when a value carries the same length under another name."""
     target = scope.axis(wanted)
     for axis in value.axes:
         fits = target is None or (axis.size == target.size and axis.owner == target.owner)
@@ -208,7 +208,7 @@ def extents(scope: Scope, name_: str, left: Axis | None, right: Axis | None, exp
             f"`{name_}` means two different axes here",
             expr.span,
             because=("one came from another input, call or instance, so nothing says that they are equally long",),
-            help=f"Give one of them another expressions.name: …[{name_} → {name_}'].",
+            help=f"Give one of them another name: …[{name_} → {name_}'].",
         )
     return scope.fail(
         "A114",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import TransformulaError
 from . import entering, products, wording
-from .entering import Entering
 from .ir import Axis
-from .scope import Scope
 from .values import Tensor
+
+if TYPE_CHECKING:
+    from .entering import Entering
+    from .scope import Scope
 
 
 def needs_axes(going: Entering, param: s.Param, expr: s.Node) -> TransformulaError:

@@ -16,9 +16,7 @@ from .names import names_in
 from .values import Value
 
 if TYPE_CHECKING:
-    from .ir import Weight
-
-if TYPE_CHECKING:
+    from .ir import Input, Weight
     from .scope import Scope
 
 
@@ -53,6 +51,7 @@ class Session:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     origins: dict[Node, Origin] = field(default_factory=dict)
     weights: dict[str, Weight] = field(default_factory=dict)
+    asked: dict[str, Input] = field(default_factory=dict)  # inputs that no parameter names: position_ids
     batch: Axis | None = None
     loops: int = 0
     fresh: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ def tied(scope: Scope, outputs: Sequence[Output]) -> tuple[Output, ...]:
     """The results with tied weights as one node each. Raises `TransformulaError` for what cannot be tied."""
     one_of: dict[Node, Node] = {}
     for tie in scope.session.module.ties:
-        if _elsewhere(scope, tie.left) or _elsewhere(scope, tie.right):
+        if _unused(scope, tie.left) or _elsewhere(scope, tie.left) or _elsewhere(scope, tie.right):
             continue
         left, right = _weight(scope, tie.left), _weight(scope, tie.right)
         if set(left.axes) != set(right.axes):
@@ -42,6 +43,14 @@ def _first(one_of: dict[Node, Node], node: Node) -> Node:
     while node in one_of:
         node = one_of[node]
     return node
+
+
+def _unused(scope: Scope, written: s.Expr) -> bool:
+    """Whether the weight is of an instance of the spec of which this model uses nothing."""
+    first = next(names_in(written), None)
+    if first is None or first.name not in scope.session.module.uses:
+        return False
+    return not any(re.split(r"[.\[]", name)[0] == first.name for name in scope.session.weights)
 
 
 def _elsewhere(scope: Scope, written: s.Expr) -> bool:

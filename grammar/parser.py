@@ -19,7 +19,7 @@ from .lexing import Layout, Token
 from .syntax import File
 from .table import load
 
-MAX_SIZE = 1_000_000
+MAX_SIZE = 400_000
 MAX_MISTAKES = 20
 LAYOUT = {"_NL", "_INDENT", "_DEDENT"}
 Stacks: TypeAlias = tuple[list[int], list[tuple[Any, int, int]]]

@@ -133,6 +133,13 @@ def test_front_door_imports_nothing_heavy() -> None:
     assert run(sys.executable, "-c", script, cwd=ROOT).strip() == ""
 
 
+@pytest.mark.parametrize("path", CODE, ids=str)
+def test_any_module_may_be_imported_first(path: Path) -> None:
+    """The order of imports never matters: each module is imported by an interpreter of its own."""
+    if not path.as_posix().startswith(MAY_IMPORT_TORCH):
+        run(sys.executable, "-c", "import sys; __import__(sys.argv[1])", module_name(path), cwd=ROOT)
+
+
 def test_no_module_brings_torch() -> None:
     """All modules, imported in one fresh interpreter, leave torch alone, and so do their dependencies."""
     modules = [module_name(path) for path in CODE if not path.as_posix().startswith(MAY_IMPORT_TORCH)]

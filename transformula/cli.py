@@ -116,19 +116,20 @@ def check(specs: tuple[str, ...], axes: bool, config: Path | None, as_json: bool
 
 @command("transformula compile bert --set layers=6 --set act=relu -o bert.py")
 @spec
-@options(out, click.option("--backend", default="numpy", show_default=True, help="The kind of module."))
+@options(out, click.option("--backend", default="numpy", show_default=True, help="numpy, or torch (an nn.Module)."))
 @options(config, settings, entry, passes)
 def compile(spec: str, out: Path | None, backend: str, **chosen: Any) -> None:
     """Compile a model to a standalone module; without -o, print it.
 
     SPEC is a .formula file, the name of a shipped spec, or - for standard input.
     """
-    from .backends.program import BACKENDS, Program
+    from .backends.program import BACKENDS, Program, passes_left_out
     from .grammar.diagnostics import did_you_mean, error
 
     if backend not in BACKENDS:
         advice = did_you_mean(backend, BACKENDS) or f"There are {', '.join(BACKENDS)}."
         raise error("C621", f"there is no backend `{backend}`", help=advice)
+    chosen["without"] = (*chosen["without"], *passes_left_out(backend))
     made = Program(_compiled(spec, **chosen), backend)
     if out is None:
         click.echo(made.source, nl=False)
@@ -145,8 +146,9 @@ def compile(spec: str, out: Path | None, backend: str, **chosen: Any) -> None:
         "--file", type=PATH, metavar="FILE", help="A file with one text a line; by default standard input."
     ),
     click.option(
-        "--backend", default="numpy", show_default=True, help="numpy, or reference (slow, float64)."
+        "--backend", default="numpy", show_default=True, help="numpy, torch, or reference (slow, float64)."
     ),
+    click.option("--device", metavar="NAME", help="Where torch computes, as cpu or cuda:0."),
     click.option(
         "--output", type=click.Choice(["json", "npy"]), default="json", help="An object a line, or one array."
     ),

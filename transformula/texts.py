@@ -37,6 +37,7 @@ class Job:
     out: Path | None = None
     name: str | None = None
     dtype: str | None = None
+    device: str | None = None
     batch_size: int = 32
     entry: str | None = None
     similarity: bool = False
@@ -60,7 +61,7 @@ def run_job(job: Job) -> None:
     from .backends.load import load
 
     texts, total = _texts(job)
-    model = load(job.folder, job.backend, job.dtype or "float32", job.entry)
+    model = load(job.folder, job.backend, job.dtype or "float32", job.entry, device=job.device)
     name, per_token = _output(model, job.name)
     tally = Tally()
     results = _results(model, _tokenizer(model), texts, name, per_token, job.batch_size, tally)
@@ -168,6 +169,8 @@ def _run(model: LoadedModel, encodings: Sequence[Any], name: str, per_token: boo
         ids[row, : len(one.ids)] = one.ids
         mask[row, : len(one.ids)] = 1
     result = model(input_ids=ids, attention_mask=mask)[name]
+    if not isinstance(result, np.ndarray):  # a tensor of torch, on whatever device
+        result = result.cpu().numpy()
     return [row[:length] if per_token else row for row, length in zip(result, lengths, strict=True)]
 
 

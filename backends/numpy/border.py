@@ -5,7 +5,8 @@ literals that backends/limits.py makes of a graph:
 
     inputs   ((name, kind, names of its dimensions, whether it is needed), …)   kind: "int", "bool" or "real"
     masks    ((name of the mask, the input that it masks), …)   both [batch, length]
-    limits   ((name, table, limit), …)   ids below the limit; the name "position" also limits lengths
+    limits   ((name, table, limit), …)   ids below the limit; the name "position" also limits lengths, and
+             "position of input_ids != 1" the number of such entries in a text
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 InputRow = tuple[str, str, tuple[str, ...], bool]
 MaskRow = tuple[str, str]
 LimitRow = tuple[str, str, int]
+
+COUNTED = "position of "
 
 
 def check_call(
@@ -40,12 +43,14 @@ def check_call(
     for name, kind, dimensions, _ in inputs:
         if name in given:
             arrays[name] = as_input(name, given[name], kind)
+            if name == "position_ids" and len(arrays) > 1:
+                arrays[name] = placed(arrays[name], next(iter(arrays.values())))
             check_dimensions(name, arrays[name], dimensions, sizes)
     for mask, masked in masks:
         if mask in given and masked in arrays:
             arrays[mask] = as_input(mask, given[mask], "mask")
             check_like(mask, arrays[mask], masked, arrays[masked].shape[:2])
-    if "position_ids" in given:
+    if "position_ids" in given and "position_ids" not in arrays:
         arrays["position_ids"] = as_input("position_ids", given["position_ids"], "int")
     check_limits(arrays, inputs, masks, limits)
     return arrays
@@ -124,6 +129,11 @@ def check_limits(
         if name == "position" and "position_ids" not in arrays:
             check_length(length, int(real.sum(axis=1).max(initial=0)), limit, table)
             continue
+        if name.startswith(COUNTED) and "position_ids" not in arrays:
+            source, _, other = name[len(COUNTED) :].rpartition(" != ")
+            counted = real & (arrays[source] != int(other))
+            check_length(length, int(counted.sum(axis=1).max(initial=0)), limit, table, f" other than {other}")
+            continue
         name = "position_ids" if name == "position" else name
         if name not in arrays:
             continue
@@ -136,7 +146,7 @@ def check_limits(
             check_ids(name, arrays[name], limit, table)
 
 
-def placed(position_ids: NDArray[Any], real: NDArray[np.bool_]) -> NDArray[Any]:
+def placed(position_ids: NDArray[Any], real: NDArray[Any]) -> NDArray[Any]:
     """position_ids for each row of the batch; one row serves all."""
     try:
         return np.broadcast_to(position_ids, real.shape)
@@ -166,8 +176,9 @@ def check_ids(name: str, values: NDArray[Any], limit: int, table: str = "") -> N
         raise ValueError(f"{name} holds {low if low < 0 else high}, the rows{told} are 0 … {limit - 1}")
 
 
-def check_length(axis: str, length: int, limit: int, table: str = "") -> None:
+def check_length(axis: str, length: int, limit: int, table: str = "", counted: str = "") -> None:
     """A text fits into the table of positions."""
     if length > limit:
         told = f"the table of positions {table}" if table else "the table of positions"
-        raise ValueError(f"a text has {length} entries along {axis}, {told} has {limit}: cut it, or split it")
+        room = f"has room for {limit} of them" if counted else f"has {limit}"
+        raise ValueError(f"a text has {length} entries{counted} along {axis}, {told} {room}: cut it, or split it")

@@ -9,25 +9,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from ...compiler.checkpoint import checkpoint_rows
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, walk_all
-from ...grammar.diagnostics import TransformulaError, error
+from ...grammar.diagnostics import error
 from ..checkpoint_table import checkpoint_table, table_source
 from ..limits import input_rows, limit_rows, mask_rows
 from . import border_text, copying, examples
-from .mangling import Names, comment
+from .mangling import Names, comment, identifier
 from .packed import PackedWriter
 from .parameters import Parameters, write_parameters
 from .values import Unsupported
 from .writer import Writer
 
-ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs", "prepared")
+ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs")
 LAW = "token-wise work runs on packed rows, attention per example"
-CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "CHECKPOINT")
-METHODS = ("rows", "example", "load", "dtype", "threads")
 CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "CHECKPOINT")
 METHODS = ("rows", "example", "load", "dtype", "threads")
 PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "keep", "finished")
@@ -145,41 +143,46 @@ def _prepare(graph: Graph, parameters: Parameters) -> tuple[list[str], set[str]]
     return writer.lines, writer.used
 
 
+class CallNames:
+    """How `__call__` takes its inputs: `python`, the name of each in Python, and the arguments of its signature."""
+
+    def __init__(self, graph: Graph, formula: Graph) -> None:
+        inputs = [one.name for one in graph.inputs]
+        if "outputs" in inputs:
+            raise error(
+                "X992",
+                "no input can be called `outputs`: a module takes the names of results by it",
+                help="Say `as` another name.",
+            )
+        extra = [mask for mask, _ in mask_rows(formula)]
+        if _has_positions(formula) and "position_ids" not in inputs:
+            extra.append("position_ids")
+        spoken = Names((*copying.names(), *CONSTANTS, "given", "wanted", "others", "outputs"))
+        named = [*inputs, *extra]
+        for one in sorted(named, key=lambda one: identifier(one) != one):  # ℒ must not take the name of L
+            spoken.name(one, one)
+        self.python = {one: spoken.name(one, one) for one in named}
+        # what Python cannot call as the spec does comes by **others
+        self.others = ["**others: Any"] if any(one != name for one, name in self.python.items()) else []
+        needed = [one.name for one in graph.inputs if one.required]
+        optional = [*extra, *(one.name for one in graph.inputs if not one.required)]
+        self.arguments = ["self, /" if self.others else "self"]
+        self.arguments += [f"{self.python[one]}: Any{' = None' if self.others else ''}" for one in needed]
+        self.arguments += [f"{self.python[one]}: Any = None" for one in optional]
+        self.arguments += ["outputs: Sequence[str] | None = None", *self.others]
+
+    def given(self) -> list[str]:
+        """The lines of the mapping from the ecosystem's names to what was given."""
+        lines = [f'    "{one}": {name},' for one, name in self.python.items()]
+        return [*lines, "    **others,"] if self.others else lines
+
+
 def _fill(compiled: Compiled, parts: Any) -> str:
     graph, formula = compiled.graph, compiled.formula
-    name = compiled_class(graph)
+    name, called = compiled_class(graph), CallNames(graph, formula)
     library = copying.copied((*ALWAYS, *parts.needs), ("Any", "NDArray", "Path", "Sequence"))
-    template = Environment(
-        loader=PackageLoader("transformula.backends.numpy"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    ).get_template("module.py.j2")
     weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
-    masks = [mask for mask, _ in mask_rows(formula)]
-    extra = [
-        *masks,
-        *(["position_ids"] if _has_positions(formula) and "position_ids" not in [i.name for i in graph.inputs] else []),
-    ]
-    spoken = Names((*copying.names(), *CONSTANTS, "given", "wanted", "others", "outputs"))
-    if "outputs" in [i.name for i in graph.inputs]:
-        raise error(
-            "X992",
-            "no input can be called `outputs`: a module takes the names of results by it",
-            help="Say `as` another name.",
-        )
-    python = {n: spoken.fresh(n) for n in [*(i.name for i in graph.inputs), *extra]}
-    others = (
-        ["**others: Any"] if any(n != p for n, p in python.items()) else []
-    )  # what Python cannot call as the spec does
-    required = [f"{python[i.name]}: Any" for i in graph.inputs if i.required and not others]
-    optional = [
-        *(i.name for i in graph.inputs if i.required and others),
-        *extra,
-        *(i.name for i in graph.inputs if not i.required),
-    ]
-    text = template.render(
+    text = _template().render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a NumPy module, generated from its formulas.",
         about=[
             f"{weights:,} parameters. Needs numpy and the standard library. Example:",
@@ -199,18 +202,8 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         doc=f"{name} with its weights; call it with a (padded) batch.",
         call_doc="Results by name, for a batch padded on either side; `outputs` chooses some of them.",
         prepare=parts.prepare,
-        signature=border_text.header(
-            "__call__",
-            [
-                "self, /" if others else "self",
-                *required,
-                *(f"{python[n]}: Any = None" for n in optional),
-                "outputs: Sequence[str] | None = None",
-                *others,
-            ],
-            "dict[str, NDArray[Any]]",
-        ),
-        given=[*(f'    "{n}": {p},' for n, p in python.items()), *(["    **others,"] if others else [])],
+        signature=border_text.header("__call__", called.arguments, "dict[str, NDArray[Any]]"),
+        given=called.given(),
         call=parts.call,
         body=parts.body,
         kernels=library.texts,
@@ -218,15 +211,23 @@ def _fill(compiled: Compiled, parts: Any) -> str:
     return _tidy(text)
 
 
+def _template() -> Template:
+    made = Environment(
+        loader=PackageLoader("transformula.backends.numpy"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return made.get_template("module.py.j2")
+
+
 def _dimension(axis: Any) -> str:
     return str(axis.size) if isinstance(axis.size, int) else axis.name
 
 
 def _table(compiled: Compiled) -> Any:
-    try:
-        return checkpoint_table(checkpoint_rows(compiled.module, compiled.entry, compiled.graph, compiled.config))
-    except TransformulaError:
-        raise
+    return checkpoint_table(checkpoint_rows(compiled.module, compiled.entry, compiled.graph, compiled.config))
 
 
 def _tidy(text: str) -> str:

@@ -15,7 +15,8 @@ from .writer import Writer
 if TYPE_CHECKING:
     from .emit import Written
 
-NEEDS = ("run_parallel", "pack", "put_example", "checked_result")
+NEEDS_OF_ALL = ("run_parallel", "put_example", "checked_result")
+NEEDS = (*NEEDS_OF_ALL, "pack")
 
 
 class ExampleWriter(Writer):
@@ -75,7 +76,7 @@ def write(graph: Graph) -> Written:
     prepare, needs = _prepare(graph, parameters)
     call = ["    " * 2 + line if line else "" for line in example_border.call(graph, lengths, masks, positions)]
     body = _function(graph, arguments, lengths, positions, writer.lines)
-    return Written(writer, prepare, call, body, writer.used | needs | set(NEEDS))
+    return Written(writer, prepare, call, body, writer.used | needs | set(NEEDS if lengths else NEEDS_OF_ALL))
 
 
 def bind_input(writer: Writer, one: Node, name: str, shape: tuple[str, tuple[Axis, ...]]) -> None:

@@ -575,6 +575,15 @@ def segment_softmax(x: FloatArray, lengths: Lengths, visible: BoolArray | None =
     return wide.astype(x.dtype, copy=False)
 
 
+def segment_cumsum(x: NDArray[Any], lengths: Lengths) -> NDArray[Any]:
+    """y[row, …] = sum[earlier rows of the same example, and this one](x). A new array."""
+    y = np.empty_like(x)
+    ends = np.cumsum(np.asarray(lengths, np.intp))
+    for start, end in zip(ends - lengths, ends, strict=True):
+        np.cumsum(x[start:end], axis=0, out=y[start:end])
+    return y
+
+
 def segment_reduce(reduce: np.ufunc, x: FloatArray, lengths: NDArray[np.intp]) -> FloatArray:
     """reduce over the rows of each example; 0 for an empty one. Sums of float16 are float32 inside."""
     y = np.zeros((len(lengths), *x.shape[1:]), x.dtype)

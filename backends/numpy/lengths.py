@@ -116,3 +116,11 @@ def softmax_of_length(writer: PackedWriter, one: Node, at: Mapping[str, Node]) -
     value = writer.value(at["x"])
     writer.need("segment_softmax")
     return Value(f"segment_softmax({value.text}, lengths{writer.seen()})", "rows", value.dims, owned=True)
+
+
+def running_sum(writer: PackedWriter, at: Mapping[str, Node]) -> Value:
+    """At each row the sum of its example's rows up to it."""
+    value = writer.value(at["x"])
+    writer.need("segment_cumsum")
+    text = f"segment_cumsum({writer.fit(value, 'rows', value.dims)}, lengths)"
+    return Value(text, "rows", value.dims, owned=True, wide=value.wide)

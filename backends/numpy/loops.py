@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...compiler.ir import Node, walk, walk_all
-from .values import Value
+from .values import Unsupported, Value
 
 if TYPE_CHECKING:
     from .writer import Writer
@@ -23,14 +23,14 @@ def write(writer: Writer, one: Node) -> Value:
     for slot, state in enumerate(states):
         if (ident, slot) in kept(writer, one):
             writer.histories[ident, slot] = writer.names.fresh(f"{names[slot]}_states")
-            writer.write(f"{writer.histories[ident, slot]} = [np.array({names[slot]})]")
+            writer.write(f"{writer.histories[ident, slot]} = [{writer.copied(names[slot])}]")
         writer.memo[("like", ident, slot)] = state  # type: ignore[index]
         for carry in carries:
             if carry["slot"] == slot:
                 writer.memo[carry] = state
     variable = writer.counters[ident] = writer.names.fresh(one["name"] or "step")
     start = f"{one['start']}, " if one["start"] else ""
-    writer.write(f"for {variable} in range({start}{stop.text}):")
+    writer.write(f"for {variable} in range({start}{writer.last_step(one, stop)}):")
     writer.indent += 1
     writer.step(one, names, states)
     writer.indent -= 1
@@ -49,6 +49,8 @@ def step(writer: Writer, one: Node, names: list[str], states: list[Value]) -> No
         if len(value.dims) < len(state.dims) or value.lead != state.lead:
             sizes = writer.lead_sizes(state.lead) + [writer.size(axis) for axis in state.dims]
             text = f"np.broadcast_to({text}, ({', '.join(sizes)},))"
+        if value.buffer is not None:  # the state outlives the step, and what the buffer holds does not
+            text = writer.copied(text)
         new.append(Value(text, state.lead, state.dims))
     end_step(writer, one, names, new)
 
@@ -81,4 +83,23 @@ def end_step(writer: Writer, one: Node, names: list[str], new: list[Value]) -> N
         writer.write(f"{', '.join(n for n, _ in pairs)} = {', '.join(t for _, t in pairs)}")
     for slot, name in enumerate(names):
         if (one["loop"], slot) in writer.histories:
-            writer.write(f"{writer.histories[one['loop'], slot]}.append(np.array({name}))")
+            writer.write(f"{writer.histories[one['loop'], slot]}.append({writer.copied(name)})")
+
+
+def recalled(writer: Writer, one: Node, like: Value) -> Value:
+    """A state of any number of a finished loop; numbers along an axis choose one each."""
+    made = one.args[0]
+    number = writer.value(one.args[1])
+    states, shift = writer.histories[made["loop"], one["slot"]], f" - {made['start']}" if made["start"] else ""
+    if not number.dims and not number.lead:
+        return Value(f"{states}[{number.text}{shift}]", like.lead, like.dims)
+    if like.lead or number.lead or set(number.dims) & set(like.dims):
+        raise Unsupported("states chosen by numbers that differ from example to example")
+    text = f"np.stack({states})[np.asarray({number.text}{shift}, np.intp)]"
+    return Value(text, "", (*number.dims, *like.dims), owned=True)
+
+
+def running_sum(writer: Writer, one: Node, value: Value) -> Value:
+    """At each entry of the length the sum up to it."""
+    at = value.dims.index(one["axis"])
+    return Value(f"np.cumsum({value.text}, axis={at})", value.lead, value.dims, owned=True, wide=value.wide)

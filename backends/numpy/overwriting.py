@@ -22,7 +22,10 @@ def in_place(writer: PackedWriter, one: Node, at: Mapping[str, Node], axes: tupl
         value = transposed(value, dims)
     residual = at.get("residual")
     rest = writer.value(residual) if residual is not None else None
-    x = writable(writer, one, at["x"], value)
+    if rest is not None and (rest.text == value.text or (rest.buffer is not None and rest.buffer == value.buffer)):
+        x = copied(writer, value)  # the kernel adds the residual after the bias
+    else:
+        x = writable(writer, one, at["x"], value)
     arguments = [x.text]
     if axes:
         arguments += [parameter(writer, at.get("gain"), axes)]
@@ -35,7 +38,7 @@ def in_place(writer: PackedWriter, one: Node, at: Mapping[str, Node], axes: tupl
         arguments.append(f"residual={writer.fit(rest, value.lead, dims)}")
     writer.need(one["name"])
     origin = writer.origin(one).name
-    name = writer.name_for(one, origin or "t") if origin or not x.text.isidentifier() else x.text
+    name = writer.name_for(one, origin or "t", x.buffer) if origin or not x.text.isidentifier() else x.text
     writer.explain(one)
     writer.write(f"{name} = {one['name']}({', '.join(arguments)})")
     return Value(name, value.lead, dims, buffer=x.buffer)
@@ -89,4 +92,9 @@ def writable(writer: PackedWriter, one: Node, arg: Node, value: Value) -> Value:
         return value
     if value.buffer is None and value.owned and (writer.dies(arg) or not value.text.isidentifier()):
         return value
+    return copied(writer, value)
+
+
+def copied(writer: PackedWriter, value: Value) -> Value:
+    """Memory of its own."""
     return Value(f"np.array({value.text}, {writer.dtype})", value.lead, value.dims, owned=True)

@@ -21,6 +21,9 @@ from .parameters import Parameters
 from .values import VIEWS, Unsupported, Value, aligned
 from .writer import Writer
 
+TEXTS = ("map", "reduce", "contract", "kernel", "concat", "rank")
+"""Operations whose text reads memory when it is evaluated: such text stands on a line of its own, at its place."""
+
 
 class PackedWriter(Writer):
     """Writes a function over packed rows: `lengths`, `hidden`, `index` and `positions` describe them."""
@@ -37,7 +40,7 @@ class PackedWriter(Writer):
         self.deferred = _relations(graph)
         self.checked = checked_picks(graph)
         self.rooms = self.overwrites = 0
-        self.final: dict[Node, tuple[str, list[Node]]] = {}
+        self.final: dict[Node, tuple[str, list[Node], str]] = {}
         self.last: dict[Node, int] = {}
         self.place: dict[Node, int] = {}
         self.preferred: dict[Node, str] = {}
@@ -70,7 +73,7 @@ class PackedWriter(Writer):
 
     def plan(self, order: list[Node], roots: tuple[Node, ...]) -> None:
         """Which value is read last where: it decides what may be overwritten."""
-        flows = {one for one in order if one.op in VIEWS or self._flows(one)}
+        flows = {one for one in order if one.op in VIEWS or one in self.absorbed or self._flows(one)}
         self.last = last_reads(order, roots, flows)
         self.place = {one: number for number, one in enumerate(order)}
         if self.state_buffer is not None:  # a state's buffer is free once the step has read it for the last time
@@ -79,7 +82,7 @@ class PackedWriter(Writer):
 
     def settled(self, one: Node, found: Value) -> Value:
         made = super().settled(one, found)
-        if one.op == "map" and not made.text.isidentifier() and not made.number and not self._flows(one):
+        if one.op in TEXTS and not made.text.isidentifier() and not made.number and not self._flows(one):
             return self.assigned(one, made)  # its operands' memory may be used again after this line
         return made
 
@@ -126,7 +129,7 @@ class PackedWriter(Writer):
             text = (
                 f"np.broadcast_to({text}, ({', '.join(self.lead_sizes(lead) + [self.size(a) for a in value.dims])},))"
             )
-        return Value(text, lead, value.dims, wide=value.wide)
+        return Value(text, lead, value.dims, buffer=value.buffer, wide=value.wide)
 
     # ------------------------------------------------------------------------------------------------- scratch
 
@@ -166,16 +169,22 @@ class PackedWriter(Writer):
     def is_ready(self, one: Node) -> bool:
         return super().is_ready(one) or one in self.absorbed or one in self.deferred
 
-    def name_for(self, one: Node, wish: str) -> str:
-        """A fresh name; the next state of a loop may take the state's own once that is read no more."""
+    def _enter(self, one: Node) -> bool:
+        return super()._enter(one) or (one in self.absorbed and one not in self.memo)  # it reads, though it has no line
+
+    def name_for(self, one: Node, wish: str, buffer: str | None) -> str:
+        """A fresh name; the next state of a loop may take the state's own once that is read no more.
+
+        Not if it lies in another value's buffer, which would then be written over while the state is still read.
+        """
         if one in self.final:
-            name, carries = self.final[one]
-            if all(self.last.get(carry, -1) <= self.here for carry in carries):
+            name, carries, home = self.final[one]
+            if buffer in (None, home) and all(self.last.get(carry, -1) <= self.here for carry in carries):
                 return name
         return self.names.fresh(wish)
 
     def assigned(self, one: Node, found: Value, wish: str = "") -> Value:
-        name = self.name_for(one, wish or self.origin(one).name or "t")
+        name = self.name_for(one, wish or self.origin(one).name or "t", found.buffer)
         self.explain(one)
         self.write(f"{name} = {found.text}")
         return found.named(name)
@@ -229,6 +238,8 @@ class PackedWriter(Writer):
             if one["axis"].ragged:
                 raise Unsupported(f"{name} along a length")
             return overwriting.in_place(self, one, at, (one["axis"],))
+        if name == "running_sum":
+            return lengths.running_sum(self, at)
         if one["axis"].ragged:
             return lengths.softmax_of_length(self, one, at)
         return super()._kernel(one)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 Layout = tuple[tuple[Axis, ...], ...]
+PLAIN = ("weight", "pick", "rename", "concat")
+"""What only moves the numbers of weights: anything else is computed in float64, whatever type they are stored in."""
 
 
 @dataclass
@@ -57,27 +59,31 @@ class Parameters:
 
     def _wish(self, one: Node) -> str:
         """A name after the weights inside, without what all weights of the model begin with: layer_attn_W_QKV."""
-        paths = [_plain(part["name"]) for part in walk([one]) if part.op == "weight"]
+        paths = [plain(part["name"]) for part in walk([one]) if part.op == "weight"]
         paths = [path.removeprefix(self._common) for path in dict.fromkeys(paths)]
         if not paths:
             origin = self.graph.origins.get(one)
             return origin.name if origin and origin.name else "table"
         stems = {path.rpartition(".")[0] for path in paths}
-        if len(stems) > 1:
+        if len(stems) > 1 or len(paths) > 6:
             return paths[0] + "_and_more"
         return ".".join(filter(None, (stems.pop(), _together([path.rpartition(".")[2] for path in paths]))))
 
     @cached_property
     def _common(self) -> str:
-        """The instances that every weight of the model lies in: `bert.`"""
-        parts = [_plain(weight.name).split(".")[:-1] for weight in self.graph.weights]
-        depth = 0
-        while parts and all(len(p) > depth and p[depth] == parts[0][depth] for p in parts):
-            depth += 1
-        return "".join(f"{part}." for part in parts[0][:depth]) if parts else ""
+        return common_prefix(self.graph)
 
 
-def _plain(path: str) -> str:
+def common_prefix(graph: Graph) -> str:
+    """The instances that every weight of the model lies in: `bert.`"""
+    parts = [plain(weight.name).split(".")[:-1] for weight in graph.weights]
+    depth = 0
+    while parts and all(len(p) > depth and p[depth] == parts[0][depth] for p in parts):
+        depth += 1
+    return "".join(f"{part}." for part in parts[0][:depth]) if parts else ""
+
+
+def plain(path: str) -> str:
     """The path without the axes of stacks."""
     return re.sub(r"\[[^\]]*\]", "", path)
 
@@ -115,6 +121,7 @@ def _write_group(writer: Writer, stack: tuple[Axis, ...], members: list[Prepared
     inner = _WeightWriter(writer, variables)
     assert isinstance(inner, DenseWriter)
     for prepared in members:
+        inner.exact = any(one.op not in PLAIN for one in walk([prepared.node]) if has_weight(one))  # type: ignore[attr-defined]
         inner.body([prepared.node])
         text = _arranged(inner, inner.value(prepared.node), prepared.layout)
         if stack:
@@ -147,12 +154,14 @@ def _size(group: tuple[Axis, ...]) -> int:
 
 
 def _weight_writer() -> type[Writer]:
+    from .writer import LONGEST
     from .writer import Writer as Base
 
     class WeightWriter(Base):
         """Writes parameters from the weights as they come from a checkpoint."""
 
         dtype = "np.float64"
+        exact = False  # whether stored numbers are made float64 first, since there is something to compute
 
         def __init__(self, outer: Writer, variables: dict[Axis, str]) -> None:
             super().__init__(outer.graph, outer.names, None, None)
@@ -160,18 +169,21 @@ def _weight_writer() -> type[Writer]:
             self._variables = variables
 
         def _weight(self, one: Node) -> Value:
-            return Value(f"weights[{one['name']!r}]", "", one.axes)
+            return self._stored(f"weights[{one['name']!r}]", one)
 
         def _pick(self, one: Node) -> Value:
             base = one.args[0]
             stack = self.stacks.get(base["name"], ()) if base.op == "weight" else ()
             if stack and set(one["keys"]) == set(stack):
                 indices = "".join(f"[{self._variables[axis]}]" for axis in stack)
-                return Value(f"weights[{base['name']!r}]{indices}", "", one.axes)
+                return self._stored(f"weights[{base['name']!r}]{indices}", one)
             return super()._pick(one)
 
+        def _stored(self, text: str, one: Node) -> Value:
+            return Value(f"np.asarray({text}, np.float64)" if self.exact else text, "", one.axes)
+
         def settled(self, one: Node, found: Value) -> Value:
-            return found
+            return self.assigned(one, found) if len(found.text) > LONGEST else found
 
         def is_ready(self, one: Node) -> bool:
             return one.op == "const" or self._part_of_pick(one)

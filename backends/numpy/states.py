@@ -60,7 +60,7 @@ def step(writer: PackedWriter, one: Node, names: list[str], states: list[Value])
             writer.buffers.hold(other, 10**9)  # what lies outside the loop stays
     del writer.buffers.held[buffer]
     watch_state(writer, one, buffer)
-    writer.final[one["body"][0]] = names[0], loops.carried(one)
+    writer.final[one["body"][0]] = names[0], loops.carried(one), buffer
     writer.body(one["body"])
     finish(writer, one, names, states, buffer)
     writer.wanted = before
@@ -103,4 +103,7 @@ def finish(writer: PackedWriter, one: Node, names: list[str], states: list[Value
         if value.text != names[0]:
             writer.write(f"{names[0]} = {value.text}")
         return
-    writer.write(f"{names[0]}[...] = {writer.fit(value, state.lead, state.dims)}")
+    if value.text != names[0]:
+        writer.write(f"{names[0]}[...] = {writer.fit(value, state.lead, state.dims)}")
+    elif value.dims != state.dims:  # an array of its own, turned
+        writer.write(f"{names[0]} = {writer.fit(value, state.lead, state.dims)}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ...compiler.ir import Axis
 
-VIEWS = ("rename", "split", "merge", "pick", "state", "carry", "random")
+VIEWS = ("rename", "split", "merge", "pick", "state", "carry", "widen", "random")
 """Operations whose value is another view of their argument's memory, or text that its reader evaluates."""
 
 
@@ -31,6 +31,7 @@ class Value:
     owned: bool = False
     wide: bool = False
     number: bool = False
+    reorder: str = "transpose"  # what the target calls it
 
     @property
     def wrapped(self) -> str:
@@ -50,7 +51,7 @@ def transposed(value: Value, dims: tuple[Axis, ...]) -> Value:
     order = [value.dims.index(axis) + offset for axis in dims]
     if value.lead:
         order = [0, *order]
-    return replace(value, text=f"{value.wrapped}.transpose({', '.join(map(str, order))})", dims=dims, atom=True)
+    return replace(value, text=f"{value.wrapped}.{value.reorder}({', '.join(map(str, order))})", dims=dims, atom=True)
 
 
 def aligned(value: Value, lead: str, dims: tuple[Axis, ...]) -> str:

@@ -17,6 +17,9 @@ from .mangling import Names, comment
 from .parameters import Parameters
 from .values import Unsupported, Value, aligned, transposed
 
+LONGEST = 240
+"""Letters of an expression inside a longer one: beyond, it has a line of its own (Python counts parentheses)."""
+
 
 class Writer:
     """Writes the nodes of one scope (a function's body, or a loop's) in order."""
@@ -127,7 +130,7 @@ class Writer:
         """Gives the value a line of its own where that reads better or saves work."""
         if found.text.isidentifier() or (found.number and self.readers.get(one, 0) <= 1):
             return found
-        heavy = self.readers.get(one, 0) > 1 and one.op not in ("rename", "state")
+        heavy = (self.readers.get(one, 0) > 1 and one.op not in ("rename", "state")) or len(found.text) > LONGEST
         if heavy or (self.origin(one).name and one.op in ("map", "reduce", "contract", "pick", "concat")):
             return self.assigned(one, found)
         return found
@@ -231,7 +234,7 @@ class Writer:
         dims = (*value.dims, one["axis"])
         sizes = ", ".join(self.lead_sizes(value.lead) + [self.size(axis) for axis in dims])
         inner = aligned(value, value.lead, dims) if value.dims or value.lead else value.text
-        return Value(f"np.broadcast_to({inner}, ({sizes},))", value.lead, dims, wide=value.wide)
+        return Value(f"np.broadcast_to({inner}, ({sizes},))", value.lead, dims, buffer=value.buffer, wide=value.wide)
 
     def lead_sizes(self, lead: str) -> list[str]:
         """The size of the leading dimension, as text."""
@@ -339,6 +342,8 @@ class Writer:
     def _kernel(self, one: Node) -> Value:
         at = kernel_table.parts(one)
         name = one["name"]
+        if name == "running_sum":
+            return loops.running_sum(self, one, self.value(at["x"]))
         if name not in ("softmax", "log_softmax"):
             return self.value(kernel_table.expanded(one))
         value = self.value(at["x"])
@@ -368,6 +373,14 @@ class Writer:
         self.write(f"{name} = {first.text}")
         return Value(name, first.lead, first.dims, wide=first.wide)
 
+    def copied(self, name: str) -> str:
+        """A state as it is kept for later: a copy, since its memory is used again."""
+        return f"np.array({name})"
+
+    def last_step(self, one: Node, stop: Value) -> str:
+        """Where a loop stops, as text."""
+        return stop.text
+
     def step(self, one: Node, names: list[str], states: list[Value]) -> None:
         """One step of a loop: the body, then the next states."""
         loops.step(self, one, names, states)
@@ -387,10 +400,7 @@ class Writer:
     def _history(self, one: Node) -> Value:
         made = one.args[0]
         self.value(made)
-        like = self.memo[made, one["slot"]]  # type: ignore[index]
-        shift = f" - {made['start']}" if made["start"] else ""
-        number_ = self.value(one.args[1])
-        return Value(f"{self.histories[made['loop'], one['slot']]}[{number_.text}{shift}]", like.lead, like.dims)
+        return loops.recalled(self, one, self.memo[made, one["slot"]])  # type: ignore[index]
 
     def _random(self, one: Node) -> Value:
         if one["draw"] == "dropout":  # a module is for inference

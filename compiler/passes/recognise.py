@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ..ir import Axis, Graph, Node
 from ..ledger import Ledger
 from ..rules.rule import Context
-from . import attention, probe
+from . import attention, probe, running
 from .parameters import is_parameter
 from .substitute import substitute
 
@@ -41,7 +41,7 @@ class Region:
 
 def run(graph: Graph, ledger: Ledger) -> Graph:
     """The graph with recognised meanings as kernel nodes."""
-    graph = _functions(graph, ledger)
+    graph = _functions(running.run(graph, ledger), ledger)
     return attention.run(graph, ledger)
 
 
@@ -79,14 +79,17 @@ def _search(graph: Graph) -> Iterator[tuple[Node, tuple[Region, str, Node]]]:
         found = _best(root, order, static)
         if found is not None:
             region, name, made = found
-            covered.update(
-                one for one in region.inside if one is not root and context.readers(one) <= _own_reads(one, region)
-            )
+            covered.update(_swallowed(region, context))
             yield root, (region, name, made)
 
 
-def _own_reads(one: Node, region: Region) -> int:
-    return sum(reader.args.count(one) for reader in region.inside)
+def _swallowed(region: Region, context: Context) -> set[Node]:
+    """The nodes inside that nobody needs any more: all that reads them goes, too."""
+    gone = {region.root}
+    for one in region.inside[1:]:  # readers come first
+        if context.readers(one) <= sum(reader.args.count(one) for reader in gone):
+            gone.add(one)
+    return gone - {region.root}
 
 
 def _best(root: Node, order: Mapping[Node, int], static: frozenset[Node]) -> tuple[Region, str, Node] | None:

@@ -175,13 +175,21 @@ def _share_first(match: Match) -> Node:
     product, total = match["product"], match["total"]
     share = ir.apply("/", total.args[0], total)
     first, second = product.args
-    sides = (share, second) if first is total.args[0] else (first, share)
-    return ir.contract(*sides, product["over"])
+    if first is total.args[0]:
+        return ir.contract(share, second, product["over"])
+    return ir.contract(first, share, product["over"])
 
 
 def _outer(weights: Node) -> tuple[Node, Node]:
     """Weights along a and b, and values along b and c."""
     return weights, ir.input_("v", (Axis("b", 4), Axis("c", 2)), "real")
+
+
+def _shared_sample(turned: bool) -> Node:
+    weights, values = _outer(ir.apply("exp", _x()))
+    over = (Axis("b", 4),)
+    product = ir.contract(values, weights, over) if turned else ir.contract(weights, values, over)
+    return ir.apply("/", product, ir.reduce("sum", weights, over))
 
 
 def _truth_sample() -> Node:
@@ -236,11 +244,7 @@ RULES = (
         lambda: [ir.reduce("sum", ir.apply("*", *_outer(_x())), (Axis("b", 4),))],
     ),
     Rule(
-        "share_first", "(e^s @[k] V) / Σ[k] e^s = (e^s / Σ[k] e^s) @[k] V", "the shares are a softmax, which cannot overflow",
-        _shared_late, _share_first,
-        lambda: [
-            ir.apply("/", ir.contract(*sides, (Axis("b", 4),)), ir.reduce("sum", ir.apply("exp", _x()), (Axis("b", 4),)))
-            for sides in (_outer(ir.apply("exp", _x())), _outer(ir.apply("exp", _x()))[::-1])
-        ],
+        "share_first", "(e^s @[k] V) / Σ[k] e^s = (e^s / Σ[k] e^s) @[k] V", "the shares are a softmax, made stable",
+        _shared_late, _share_first, lambda: [_shared_sample(False), _shared_sample(True)],
     ),
 )  # fmt: skip

@@ -81,6 +81,16 @@ def test_the_page_form_is_read_as_a_relation() -> None:
     close(value(PAGE, q=Q, k=K, v=V, see=SEE), masked_softmax(scores, SEE) @ V)
 
 
+def test_the_page_form_under_a_learned_temperature() -> None:
+    text = (
+        "from functions import softmax\n"
+        "model M(s[seq, key], see[seq, key], τ[] as τ) → [seq, key] = softmax[key]((s + (0 if see else -∞)) * exp(τ))\n"
+    )
+    s = rng(5).normal(size=(2, 3, 5))
+    close(value(text, s=s, see=SEE, τ=[0.5, -1.0]), masked_softmax(s * np.exp([0.5, -1.0])[:, None, None], SEE))
+    assert codes(text.replace("exp(τ)", "τ")) == {"M505"}
+
+
 def test_the_page_form_by_printed_cases() -> None:
     text = HEAD + "model M(s[seq, key]) → [seq, key] = softmax[key](s + causal_mask)\n"
     s = rng(5).normal(size=(2, 4, 4))

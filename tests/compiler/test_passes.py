@@ -80,7 +80,9 @@ def test_compiling_the_result_again_changes_nothing() -> None:
 # --- choosing passes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [{"without": ("recognize",)}, {"only": ("recognize",)}, {"until": "recognize"}], ids=str)
+@pytest.mark.parametrize(
+    "how", [{"without": ("recognize",)}, {"only": ("recognize",)}, {"until": "recognize"}], ids=str
+)
 def test_unknown_pass_is_refused_with_advice(how: dict[str, Any]) -> None:
     with pytest.raises(TransformulaError) as caught:
         compile_graph(zoo.ZOO["gpt"], **how)
@@ -164,7 +166,9 @@ def test_each_result_alone(result: str) -> None:
     used = "n g" if result in ("up", "act") else "n" if result == "y" else ""
     lines = [line for line in body.split("\n") if not (line.strip().startswith("n =") and "n" not in used)]
     lines = [line for line in lines if not (line.strip().startswith("g =") and "g" not in used)]
-    lines = [line for line in lines if not (line.strip().startswith("s =") and result in ("weights", "scores"))]
+    lines = [
+        line for line in lines if not (line.strip().startswith("s =") and result in ("weights", "scores"))
+    ]
     keep = {"γ, b : [d]": result not in ("weights", "scores"), "W : [d → d]": result in ("up", "act")}
     lines = [line for line in lines if keep.get(line.strip(), True)]
     joined = "\n".join(lines)
@@ -180,11 +184,19 @@ def test_each_result_alone(result: str) -> None:
 def test_a_query_that_is_read_elsewhere_is_not_scaled() -> None:
     text = zoo.ZOO["gpt"].replace("heads @ W_O", "heads @ W_O, q[seq, head, dk] = Q", 1)
     text = text.replace("→ logits[seq, vocab] = x[layers] @[d] E", "→ h[seq, d] = a, q[seq, head, dk] = a.q")
-    text = text[: text.index("    where x[0]")] + "    where a = attn(E[vocab = tokens])\n    uses attn : Attn\n" + zoo.EMBED
+    text = (
+        text[: text.index("    where x[0]")]
+        + "    where a = attn(E[vocab = tokens])\n    uses attn : Attn\n"
+        + zoo.EMBED
+    )
     made = zoo.whole(text)
     given = zoo.inputs("q")
-    assert zoo.difference(zoo.model(made)(**given), zoo.reference_results(made.compiled.formula, given)) < 1e-12
-    reasons = [line.reason for line in made.ledger.lines if line.pass_name == "fold_scales" and not line.fired]
+    assert (
+        zoo.difference(zoo.model(made)(**given), zoo.reference_results(made.compiled.formula, given)) < 1e-12
+    )
+    reasons = [
+        line.reason for line in made.ledger.lines if line.pass_name == "fold_scales" and not line.fired
+    ]
     assert reasons == ["somebody else reads the query, which would be scaled for them, too"]
 
 
@@ -245,7 +257,10 @@ def test_layers_stay_one_loop_at_any_number() -> None:
     made = {layers: sized(layers)() for layers in (2, 12, 768)}
     for stage in range(len(made[2].stages)):
         graphs = {layers: one.stages[stage].graph for layers, one in made.items()}
-        counts = {layers: Counter(one.op for one in graph.nodes() if one.op != "const") for layers, graph in graphs.items()}
+        counts = {
+            layers: Counter(one.op for one in graph.nodes() if one.op != "const")
+            for layers, graph in graphs.items()
+        }
         assert counts[2] == counts[12] == counts[768]
         assert counts[2]["loop"] == 1
     assert kernel_names(made[768].graph) == {"layer_norm": 3, "attention": 1, "gelu": 1}
@@ -265,7 +280,9 @@ def test_a_loop_of_a_thousand_layers_still_computes() -> None:
     given = zoo.inputs("history")
     wanted = zoo.reference_results(made[7].graph, given)
     assert zoo.difference(zoo.model(made[7])(**given), wanted) < 1e-12
-    assert all(np.isfinite(value).all() for value in zoo.model(made[1000])(**given, outputs=["first"]).values())
+    assert all(
+        np.isfinite(value).all() for value in zoo.model(made[1000])(**given, outputs=["first"]).values()
+    )
 
 
 # --- numbers that fusion gets wrong elsewhere ----------------------------------------------------------------
@@ -318,4 +335,6 @@ def test_bias_before_and_after_the_scale_are_different() -> None:
 
 def test_kernels_mean_what_they_expand_to() -> None:
     for name in kernels.KERNELS:
-        assert any(kernel_names(zoo.whole(one).graph)[name] for one in zoo.NAMES) or name in ("sigmoid",), name
+        assert any(kernel_names(zoo.whole(one).graph)[name] for one in zoo.NAMES) or name in ("sigmoid",), (
+            name
+        )

@@ -22,8 +22,16 @@ from transformula.compiler.rules import SIMPLIFY, Rule, algebra, inference, rena
 from transformula.compiler.rules.rule import nothing_against
 
 TABLES = {"algebra": algebra.RULES, "inference": inference.RULES, "renames": renames.RULES}
-SAMPLES = [pytest.param(rule, one, id=f"{rule.name}-{i}") for rule in SIMPLIFY for i, one in enumerate(rule.samples())]
-REFUSED = [pytest.param(rule, one, id=f"{rule.name}-{i}") for rule in SIMPLIFY for i, one in enumerate(rule.refused())]
+SAMPLES = [
+    pytest.param(rule, one, id=f"{rule.name}-{i}")
+    for rule in SIMPLIFY
+    for i, one in enumerate(rule.samples())
+]
+REFUSED = [
+    pytest.param(rule, one, id=f"{rule.name}-{i}")
+    for rule in SIMPLIFY
+    for i, one in enumerate(rule.refused())
+]
 A, B = Axis("a", 3), Axis("b", 2)
 
 
@@ -52,7 +60,9 @@ def value(root: Node, seed: int = 0, length: int = 3) -> Array:
     drawn = {}
     for one in leaves:
         made = rng(seed + crc32(one["name"].encode())).normal(size=[extent(axis) for axis in one.axes])
-        drawn[one["name"]] = np.round(made * 3) if one.kind == "int" else made > 0 if one.kind == "bool" else made
+        drawn[one["name"]] = (
+            np.round(made * 3) if one.kind == "int" else made > 0 if one.kind == "bool" else made
+        )
     return Evaluator(drawn, lambda name, axes: drawn[name], lengths)(root)
 
 
@@ -106,7 +116,9 @@ def test_rule_is_told_in_full(rule: Rule) -> None:
     assert rule.law.strip()
     assert rule.why.strip()
     assert "\n" not in rule.law + rule.why
-    assert bool(rule.refused()) == (rule.refuse is not nothing_against), "each refusal has a sample, and only those"
+    assert bool(rule.refused()) == (rule.refuse is not nothing_against), (
+        "each refusal has a sample, and only those"
+    )
 
 
 def test_every_table_is_in_the_list_and_names_are_unique() -> None:
@@ -182,8 +194,14 @@ def test_ledger_has_a_line_for_each_kind_of_firing_and_refusal() -> None:
 
 # --- random formulas -----------------------------------------------------------------------------------------
 
+
+def constant(value: object) -> Node:
+    assert isinstance(value, int | float | Fraction)
+    return ir.const(value)
+
+
 NUMBERS = st.sampled_from([0, 1, 2, -1, Fraction(1, 2), Fraction(3, 7), 0.1])
-LEAVES = st.one_of(st.sampled_from([X, Y, N]), NUMBERS.map(ir.const))
+LEAVES = st.one_of(st.sampled_from([X, Y, N]), NUMBERS.map(constant))
 SAFE = ("+", "-", "*", "max", "min")
 
 
@@ -198,7 +216,9 @@ def longer(children: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
         st.builds(ir.apply, st.sampled_from(["neg", "abs", "stop", "tanh"]), children),
         st.builds(lambda x: ir.apply("^", x, ir.const(2)), children),
         st.builds(ir.where, conditions(children), children, children),
-        st.builds(summed, st.sampled_from(["sum", "mean", "max"]), children, conditions(children), st.booleans()),
+        st.builds(
+            summed, st.sampled_from(["sum", "mean", "max"]), children, conditions(children), st.booleans()
+        ),
         st.builds(lambda x: ir.draw("dropout", (x, ir.const(Fraction(1, 10))), (), "real", "s"), children),
         st.builds(turned, children),
     )
@@ -208,7 +228,9 @@ def summed(kind: str, x: Node, condition: Node, inside: bool) -> Node:
     over = tuple(axis for axis in x.axes if axis == B)
     if not over:
         return x
-    return ir.reduce(kind, ir.where(condition, x, ir.const(0)) if inside else x, over, None if inside else condition)
+    return ir.reduce(
+        kind, ir.where(condition, x, ir.const(0)) if inside else x, over, None if inside else condition
+    )
 
 
 def turned(x: Node) -> Node:

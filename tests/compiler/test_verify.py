@@ -31,7 +31,15 @@ def looped(body: Callable[[Node], list[Node]], first: Node = X) -> Node:
     """A loop of two steps over one state."""
     carry = ir.carry(77, 0, first)
     made = ir.node(
-        "loop", (first, ir.const(2)), first.axes, loop=77, axis=A, start=0, slots=1, body=tuple(body(carry)), name="l"
+        "loop",
+        (first, ir.const(2)),
+        first.axes,
+        loop=77,
+        axis=A,
+        start=0,
+        slots=1,
+        body=tuple(body(carry)),
+        name="l",
     )
     return ir.node("state", (made,), first.axes, slot=0)
 
@@ -40,8 +48,14 @@ BROKEN = {
     "an operation that does not exist": (graph(ir.node("conjure", (X,), X.axes)), "conjure"),
     "an axis twice": (graph(ir.node("map", (X, X), (A, A), fn="+")), "twice"),
     "a function without its second argument": (graph(ir.node("map", (X,), X.axes, fn="+")), "1 argument"),
-    "a product over an axis that one side lacks": (graph(ir.node("contract", (X, Y), (A,), over=(B,))), "lacks"),
-    "a pick along an axis that is not there": (graph(ir.node("pick", (Y, ir.const(0)), (A,), keys=(B,))), "lacks"),
+    "a product over an axis that one side lacks": (
+        graph(ir.node("contract", (X, Y), (A,), over=(B,))),
+        "lacks",
+    ),
+    "a pick along an axis that is not there": (
+        graph(ir.node("pick", (Y, ir.const(0)), (A,), keys=(B,))),
+        "lacks",
+    ),
     "a kernel without a meaning": (graph(ir.kernel("conjure", (X,), X.axes, roles=("x",))), "conjure"),
     "a kernel with a part too many": (graph(ir.kernel("gelu", (X, Y), X.axes, roles=("x",))), "parts"),
     "a weight that the table lacks": (graph(W), "w"),
@@ -50,7 +64,10 @@ BROKEN = {
     "a result with an axis too many": (graph(W, (A, B), (weight("w", A),)), "o"),
     "a result inside a loop": (graph(ir.apply("*", ir.counter(77), X)), "step"),
     "a loop with a state too many": (graph(looped(lambda s: [s, s])), "states"),
-    "a loop that changes the axes of its state": (graph(looped(lambda s: [ir.reduce("sum", s, (A,))])), "axes"),
+    "a loop that changes the axes of its state": (
+        graph(looped(lambda s: [ir.reduce("sum", s, (A,))])),
+        "axes",
+    ),
 }
 
 

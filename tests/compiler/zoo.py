@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tests.compiler.spec_tools import Array, rng, weight_values
+from tests.compiler.spec_tools import Array, rng
+from tests.compiler.spec_tools import weight_values as weight_values
 from transformula.backends.program import Program
 from transformula.backends.program import compile as compile
-from transformula.compiler import pipeline, reference
+from transformula.compiler import pipeline
+from transformula.compiler import reference as reference
 from transformula.compiler.ir import Graph
 
 SIZES = """
@@ -83,7 +85,9 @@ ZOO: dict[str, str] = {
         more="at = clamp(index(seq) - index(key) + 2, 0, bucket - 1)\n"
         "near[seq, key, dk] = R[bucket = at]\n"
         "e = (Q @[dk] K + Q @[dk] near) / √dk",
-    ).replace("            W_O : [head dk → d]", "            W_O : [head dk → d]\n            R : [bucket, dk]"),
+    ).replace(
+        "            W_O : [head dk → d]", "            W_O : [head dk → d]\n            R : [bucket, dk]"
+    ),
     "token_mask": spec(
         "attention",
         "block Attn(x[seq, d], good[seq]) → [seq, d] = heads @ W_O\n"
@@ -129,7 +133,9 @@ model M(tokens[seq] as input_ids) → logits[seq, vocab] = N(x[layers]) @[d] E
         "c2p = (Q @[dk] (R @ W_K))[bucket = at]\n"
         "p2c = (K @[dk] (R @ W_Q))[bucket = at]\n"
         "A = (Q @[dk] K + c2p + p2c) / √(3 * dk)",
-    ).replace("            W_O : [head dk → d]", "            W_O : [head dk → d]\n            R : [bucket, d]"),
+    ).replace(
+        "            W_O : [head dk → d]", "            W_O : [head dk → d]\n            R : [bucket, d]"
+    ),
     "maps": spec(
         "softmax",
         """
@@ -222,8 +228,7 @@ block Stack(x[seq, d]) → [seq, d] = y[layers]
     ),
     "shift": spec(
         "shift, sinusoidal",
-        IDS + "h[seq, d] = E[vocab = next] + sinusoidal\n"
-        "    where next = shift[seq](tokens, 1, 0)\n" + EMBED,
+        IDS + "h[seq, d] = E[vocab = next] + sinusoidal\n    where next = shift[seq](tokens, 1, 0)\n" + EMBED,
     ),
     "scan": spec(
         "",
@@ -254,7 +259,9 @@ block Stack(x[seq, d]) → [seq, d] = y[layers]
 block Attn(x[tgt, d], m[key, d]) → [tgt, d] = attention[key, dk](x @ W_Q, m @ W_K, m @ W_V) @ W_O
     weights W_Q, W_K, W_V : [d → head dk]
             W_O : [head dk → d]
-model M(tokens[seq] as input_ids, targets[tgt] as decoder_input_ids) → h[tgt, d] = attn(E[vocab = targets], E[vocab = tokens][seq → key])
+model M(tokens[seq] as input_ids, targets[tgt] as decoder_input_ids) → h[tgt, d] = attn(x, m)
+    where x = E[vocab = targets]
+          m = E[vocab = tokens][seq → key]
     uses attn : Attn
     weights E : [vocab, d]
 """,
@@ -320,7 +327,9 @@ def nested(graph: Graph, values: Mapping[str, Array]) -> dict[str, Any]:
 def model(made: Program, dtype: str = "float64", threads: int | None = 1, seed: int = 0) -> Any:
     """The generated model with the weights of `weight_values`."""
     graph = made.compiled.formula
-    return module(made.source)["Model"](nested(graph, weight_values(graph, seed)), dtype=dtype, threads=threads)
+    return module(made.source)["Model"](
+        nested(graph, weight_values(graph, seed)), dtype=dtype, threads=threads
+    )
 
 
 MASK = np.array(

@@ -1,0 +1,1 @@
+"""The PyTorch backend: a compiled model as one readable nn.Module."""

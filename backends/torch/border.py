@@ -1,0 +1,112 @@
+"""The border of a generated nn.Module: lengths and masks of its inputs, defaults, and results without padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...compiler.ir import Axis, Graph, Length, Node, Output, walk_all
+from ..limits import mask_rows
+from ..numpy.border_text import lengths_of
+from ..numpy.mangling import Names
+from ..numpy.values import Unsupported, Value, aligned
+from .writer import TorchWriter
+
+
+@dataclass
+class Border:
+    """Names that `forward` uses: an argument per input, a size per length, a mask per masked input."""
+
+    arguments: dict[str, str]
+    lengths: dict[str, str]
+    masks: dict[str, str]
+    position_ids: str
+
+
+def border_names(graph: Graph, names: Names) -> Border:
+    """Fresh names for all that crosses the border."""
+    lengths: dict[str, str] = {}
+    for one in graph.inputs:
+        for length in lengths_of(graph, one):
+            lengths.setdefault(length, names.fresh(length))
+    for text in lengths.values():
+        for prefix in ("visible", "index", "real", "count", "first"):
+            names.fresh(f"{prefix}_{text}")
+    arguments = {one.name: names.fresh(one.name) for one in graph.inputs}
+    masks = {masked: names.fresh(mask) for mask, masked in mask_rows(graph)}
+    placed = any(one.op == "position" for one in walk_all(graph.roots))
+    return Border(arguments, lengths, masks, names.fresh("position_ids") if placed else "")
+
+
+def entering(graph: Graph, at: Border, one_weight: str) -> list[str]:
+    """Lines before the formulas: sizes, places and the visible keys of each length."""
+    first = next((at.arguments[i.name] for i in graph.inputs if i.required), None)
+    if first is None:
+        raise Unsupported("a module without an input that is always given")
+    lines = [f"device, dtype, batch = {first}.device, {one_weight}.dtype, {first}.shape[0]"]
+    for length, text in at.lengths.items():
+        told = next((i for i in graph.inputs if i.required and length in lengths_of(graph, i)), None)
+        if told is None:
+            raise Unsupported(f"no input is always given that tells how long {length} is")
+        mask = at.masks.get(told.name)
+        everything = f"torch.ones((batch, {text}), dtype=torch.bool, device=device)"
+        lines += [
+            f"{text} = {at.arguments[told.name]}.shape[1]",
+            f"masked = {mask} is not None" if mask else "masked = False",
+            f"visible_{text} = " + (f"{mask} != 0 if {mask} is not None else {everything}" if mask else everything),
+            f"index_{text}, real_{text}, count_{text} = places(visible_{text})",
+            f"first_{text} = -index_{text}[:, 0]",
+        ]
+    if at.position_ids:
+        text, given = next(iter(at.lengths.values())), at.position_ids
+        counted = f"torch.where(real_{text}, index_{text}, 0)"
+        lines.append(f"positions = {counted} if {given} is None else {given}.expand(batch, {text})")
+    return lines
+
+
+def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
+    """Binds the input nodes, an optional one to its default where it is not given."""
+    kinds = {one.name: one.kind for one in graph.inputs}
+    for one in walk_all(graph.roots):
+        if one.op != "input":
+            continue
+        name, kind = at.arguments[one["name"]], kinds.get(one["name"])
+        if one.args:
+            writer.write(f"if {name} is None:")
+            writer.write(f"    {name} = {_default(writer, one, kind == 'int')}")
+        places = _places(writer, one.axes, holes=False)
+        if places:
+            writer.need("shown")
+            writer.write(f"{name} = shown({name}, {places})  # whatever stands at padding")
+        writer.memo[one] = Value(name, "", one.axes, wide=kind in ("int", "bool"), reorder="permute")
+
+
+def _default(writer: TorchWriter, one: Node, whole: bool) -> str:
+    default, sizes = writer.value(one.args[0]), ", ".join(writer.size(axis) for axis in one.axes)
+    if not default.number:
+        return f"({aligned(default, '', one.axes)}).expand({sizes})"
+    return f"torch.full(({sizes},), {default.text}, dtype={'torch.long' if whole else 'dtype'}, device=device)"
+
+
+def result(writer: TorchWriter, out: Output) -> str:
+    """`"name": value`, 0 at padding and for an example without tokens."""
+    text = aligned(writer.value(out.node), "", out.axes)
+    masks = _places(writer, out.axes, holes=True)
+    if not masks and writer.length_texts:
+        kind = f"count_{next(iter(writer.length_texts.values()))} > 0"
+        masks = aligned(Value(kind, "", (out.axes[0],), atom=False, reorder="permute"), "", out.axes)
+    if not masks:
+        return f'"{out.name}": {text},'
+    writer.need("shown")
+    return f'"{out.name}": shown({text}, {masks}),'
+
+
+def _places(writer: TorchWriter, axes: tuple[Axis, ...], holes: bool) -> str:
+    """Which entries belong to the example; with `holes`, hidden keys along a second length do not."""
+    found: list[str] = []
+    for axis in axes[1:]:
+        if isinstance(axis.size, Length):
+            name = writer.length_texts[axis.size.name]
+            kind = f"visible_{name} & real_{name}" if found and holes else f"real_{name}"
+            own = Value(kind, "", (axes[0], axis), atom=" " not in kind, reorder="permute")
+            found.append(aligned(own, "", axes))
+    return " & ".join(found)

@@ -1,0 +1,160 @@
+"""A compiled model → the text of a standalone nn.Module over padded batches."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from functools import lru_cache
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from ...compiler.driver import Compiled
+from ...compiler.ir import Graph, Weight
+from ...grammar.diagnostics import error
+from ..numpy.border_text import header
+from ..numpy.mangling import Names, comment, identifier
+from ..numpy.values import Unsupported
+from .border import Border, bind_inputs, border_names, entering, result
+from .reserved import LOCALS, METHODS
+from .weights import WeightNames
+from .writer import TorchWriter
+
+SKIP = ("fold_scales", "merge_projections", "fuse", "unpad", "schedule")
+"""Passes that prepare weights or memory: parameters stay as the checkpoint has them, and torch looks after memory."""
+
+
+def emit(compiled: Compiled) -> str:
+    """The text of the module. Raises `TransformulaError` for what no PyTorch module can do yet."""
+    graph = compiled.graph
+    if graph.batch is None:
+        raise error(
+            "X991",
+            f"`{compiled.entry}` is an objective: the PyTorch backend compiles models",
+            help="Evaluate it with the reference, or compile the model that it uses.",
+        )
+    try:
+        return _module(compiled, graph)
+    except Unsupported as fault:
+        raise error("X992", f"`{compiled.entry}` cannot be written with PyTorch yet: {fault}") from None
+
+
+def parameter_names(graph: Graph) -> WeightNames:
+    """The attribute that holds each weight."""
+    return WeightNames(graph, Names(METHODS))
+
+
+def _module(compiled: Compiled, graph: Graph) -> str:
+    if not graph.weights:
+        raise Unsupported("a module without weights")
+    names = Names((*LOCALS, *_library(), *METHODS))
+    name = names.fresh(identifier(graph.name))
+    at, weights = border_names(graph, names), parameter_names(graph)
+    writer = TorchWriter(graph, names, weights, at.lengths)
+    writer.indent = 2
+    one = graph.weights[0]
+    border = entering(graph, at, f"self.{weights.attribute[one.name]}{'[0]' * len(one.stack)}")
+    bind_inputs(writer, graph, at)
+    writer.body(graph.roots)
+    results = [result(writer, out) for out in graph.outputs]
+    count = sum(math.prod(_shape(w, weights)) * math.prod(_whole(a.size) for a in w.stack) for w in graph.weights)
+    text = _template().render(
+        title=f"{name}: {comment(compiled.module.name, 60)} as a PyTorch module, generated from its formulas.",
+        count=f"{count:,}",
+        name=name,
+        call=", ".join(f"{at.arguments[i.name]}=…" for i in graph.inputs if i.required),
+        first=graph.outputs[0].name,
+        parameters=[_parameter(w, weights) for w in graph.weights],
+        initial=[line for w in graph.weights for line in _initial(w, weights)],
+        signature=header("forward", ["self", *_arguments(graph, at)], "dict[str, Tensor]"),
+        border=border,
+        body=writer.lines,
+        results=results,
+        functions=_copied({*writer.used, "places"}),
+    )
+    lines = [line.rstrip() for line in text.split("\n")]
+    return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip("\n") + "\n"
+
+
+def _template() -> Template:
+    loader = PackageLoader("transformula.backends.torch")
+    made = Environment(
+        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    return made.get_template("module.py.j2")
+
+
+def _arguments(graph: Graph, at: Border) -> list[str]:
+    required = [at.arguments[i.name] for i in graph.inputs if i.required]
+    optional = [*at.masks.values(), *([at.position_ids] if at.position_ids else [])]
+    optional += [at.arguments[i.name] for i in graph.inputs if not i.required]
+    return [*(f"{n}: Tensor" for n in required), *(f"{n}: Tensor | None = None" for n in optional)]
+
+
+# ----------------------------------------------------------------------------------------------------- parameters
+
+
+def _shape(weight: Weight, weights: WeightNames) -> list[int]:
+    """The shape of one entry of the stack."""
+    if weights.is_matrix(weight):
+        return [math.prod(_whole(axis.size) for axis in group) for group in (weight.outs or (), weight.ins)]
+    return [_whole(axis.size) for axis in weight.axes[len(weight.stack) :]]
+
+
+def _whole(size: object) -> int:
+    assert isinstance(size, int)
+    return size
+
+
+def _parameter(weight: Weight, weights: WeightNames) -> str:
+    """`self.W = new(…)`, a ParameterList over a stack."""
+    made = f"new({', '.join(map(str, _shape(weight, weights)))})"
+    for depth, axis in enumerate(reversed(weight.stack)):
+        kind = "nn.ParameterList" if depth == 0 else "nn.ModuleList"
+        made = f"{kind}([{made} for _ in range({axis.size})])"
+    attribute = weights.attribute[weight.name]
+    return f"self.{attribute} = {made}" + (f"  # {comment(weight.name)}" if weight.name != attribute else "")
+
+
+def _initial(weight: Weight, weights: WeightNames) -> list[str]:
+    """The initialiser as the spec has it: a number, or normal(σ); normal(0.02) where it has none."""
+    found = re.fullmatch(r"normal\(([0-9.e+-]+)\)", weight.init)
+    if found or not weight.init:
+        call = f"nn.init.normal_(part, 0.0, {float(found.group(1)) if found else 0.02!r})"
+    elif re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?", weight.init):
+        call = f"nn.init.constant_(part, {float(weight.init)!r})"
+    else:
+        raise Unsupported(f"the initial value {weight.init} of {weight.name}")
+    target = f"self.{weights.attribute[weight.name]}"
+    if not weight.stack:
+        return [call.replace("part", target)]
+    return [f"for part in {target}.parameters():", f"    {call}"]
+
+
+# --------------------------------------------------------------------------------------------- run-time functions
+
+
+@lru_cache(maxsize=1)
+def _library() -> dict[str, tuple[str, frozenset[str]]]:
+    text = resources.files(__package__).joinpath("functions.py").read_text("utf-8")
+    lines = text.split("\n")
+    found = {}
+    for part in ast.parse(text).body:
+        if isinstance(part, ast.FunctionDef):
+            names = frozenset(n.id for n in ast.walk(part) if isinstance(n, ast.Name))
+            found[part.name] = ("\n".join(lines[part.lineno - 1 : part.end_lineno]), names)
+    return found
+
+
+def _copied(wanted: set[str]) -> list[str]:
+    """The source of the functions that a module needs, and of those that they need."""
+    library = _library()
+    chosen: set[str] = set()
+    stack = [name for name in wanted if name in library]
+    while stack:
+        name = stack.pop()
+        if name not in chosen:
+            chosen.add(name)
+            stack.extend(inner for inner in library[name][1] if inner in library)
+    return [text for name, (text, _) in library.items() if name in chosen]

