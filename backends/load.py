@@ -24,6 +24,7 @@ from .limits import input_rows, limit_rows, mask_rows
 from .numpy.border import COUNTED, check_call
 from .numpy.weights import Stored, Table, Weights, assemble, left_over, missing_weights, read_stored
 from .program import BACKENDS, Program, passes_left_out
+from .saving import Origin
 
 Array = npt.NDArray[Any]
 Forward = Callable[[dict[str, Array], list[str]], Mapping[str, Any]]
@@ -39,9 +40,9 @@ class LoadedModel:
     the object of the generated class (with backend="torch" an nn.Module).
     """
 
-    def __init__(self, program: Program, folder: ModelFolder, forward: Forward, dtype: str, module: Any = None) -> None:
+    def __init__(self, program: Program, origin: Origin, forward: Forward, dtype: str, module: Any = None) -> None:
         self.program, self.dtype, self.backend = program, dtype, program.backend
-        made = program.compiled
+        made, folder = program.compiled, origin.folder
         self.config = made.config.effective()
         self.unused_config_keys = unused_keys(folder.config, made.config.unread())
         self.spec_name, self.entry = folder.spec_name, made.entry
@@ -52,7 +53,7 @@ class LoadedModel:
         places = [limit for name, table, limit in self._border[2] if table and (name == "position" or name.startswith(COUNTED))]
         self.max_length = min([*places, *([folder.max_length] if folder.max_length else [])], default=None)
         self._forward = forward
-        self.module = module
+        self.module, self._origin = module, origin
 
     def __call__(
         self,
@@ -76,6 +77,14 @@ class LoadedModel:
                 missing = self.left_out.get(name, f"{self.entry} has no result `{name}`")
                 raise error("R912", missing, help=did_you_mean(name, known) or f"It has {', '.join(known)}.")
         return dict(self._forward(arrays, list(outputs) if outputs is not None else known))
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Writes a folder that the ecosystem reads: config.json, tokenizer, and model.safetensors with the weights.
+
+        With backend="torch" the weights are those that `module` has now, else those that were loaded. Tensors keep the
+        names, the layout and the ties that they had. Raises `TransformulaError` if the folder cannot be written.
+        """
+        return self._origin.save(folder)
 
     def __repr__(self) -> str:
         results = ", ".join(out.name for out in self.program.compiled.formula.outputs)
@@ -118,7 +127,9 @@ def load(
     program = Program(Compiled(found.module, config, graph.name, stages, ledger), backend)
     weights = _checked(lambda: assemble(stored, table, strict), found.weights, "")
     forward, module = engine.forward(program, weights, dtype, threads, device) if engine else _reference(graph, weights)
-    model = LoadedModel(program, found, forward, dtype if engine else "float64", module)
+    current = engine.weights_of if engine else lambda program, module: weights
+    origin = Origin(found, stored, table, lambda: {**weights, **current(program, module)})
+    model = LoadedModel(program, origin, forward, dtype if engine else "float64", module)
     model.left_out = left_out
     model.unused_weights = left_over(stored, table)
     return model

@@ -309,7 +309,7 @@ class Writer:
                 terms.append(letters[axis])
                 texts.append(self.visible_text(axis))
         target = ("z" if lead else "") + "".join(letters[axis] for axis in dims)
-        text = f'np.einsum("{",".join(terms)}->{target}", {", ".join(texts)})'
+        text = f'np.einsum("{",".join(terms)}->{target}", {", ".join(texts)}, optimize=True)'
         return Value(text, lead, dims, owned=True, wide=all(value.wide for value in values))
 
     def _pick(self, one: Node) -> Value:

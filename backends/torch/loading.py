@@ -63,6 +63,27 @@ def fill(program: Program, model: torch.nn.Module, weights: Weights) -> None:
             _copy(getattr(model, names.attribute[weight.name]), stored(weight, weights[weight.name], names))
 
 
+def weights_of(program: Program, model: torch.nn.Module) -> Weights:
+    """The parameters as they are now, in the spec's layout, in float32 or float64."""
+    names = parameter_names(program.graph)
+    found: Weights = {}
+    for weight in program.graph.weights:
+        array = _gathered(getattr(model, names.attribute[weight.name]))
+        depth, sizes = len(weight.stack), [int(axis.size) for axis in weight.axes if isinstance(axis.size, int)]
+        if names.is_matrix(weight):
+            order = [*range(depth), *(weight.axes.index(axis) for axis in (*(weight.outs or ()), *weight.ins))]
+            array = array.reshape([sizes[place] for place in order]).transpose(np.argsort(order))
+        found[weight.name] = array
+    return found
+
+
+def _gathered(source: Any) -> Array:
+    if not isinstance(source, torch.nn.Parameter):
+        return np.stack([_gathered(one) for one in source])
+    value = source.detach().cpu()
+    return np.asarray((value if value.dtype == torch.float64 else value.float()).numpy())
+
+
 def _copy(target: Any, value: Array) -> None:
     if isinstance(target, torch.nn.Parameter):
         target.copy_(torch.from_numpy(np.array(value)))

@@ -44,13 +44,7 @@ def test_unusual(tmp_path: Path, number: int) -> None:
 def test_relatives(tmp_path: Path, family: str, head: str) -> None:
     folder = folder_of(tmp_path, f"{family}{head}")
     names_match(folder)
-    given = batch(9)
-    wanted = alone(folder, f"{family}{head}", given)
-    found = transformula.load(folder, dtype="float64")(**given)["logits"]
-    for row, (place, results) in enumerate(wanted):
-        real = given["attention_mask"][row, place] != 0
-        pairs = (found[row], results["logits"]) if found.ndim == 2 else (found[row, place][real], results["logits"][real])
-        np.testing.assert_allclose(*pairs, rtol=0, atol=1e-10)
+    agree(folder, f"{family}{head}", batch(9))
 
 
 # --- positions ----------------------------------------------------------------------------------------------
