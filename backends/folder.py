@@ -25,6 +25,8 @@ SENTENCE_SPECS = {
     "data2vec_text": "sbert",
     "electra": "sbert",
     "albert": "sbert",
+    "deberta": "sbert",
+    "deberta_v2": "sbert",
     "distilbert": "sbert_tokens",
     "mpnet": "sbert_tokens",
 }

@@ -17,7 +17,7 @@ class Source:
     """A text with the name under which people know it (a path, or `<text>`)."""
 
     name: str
-    text: str
+    text: str = field(repr=False)
 
     def line(self, number: int) -> str:
         """Line `number`, counted from 1, without its end."""

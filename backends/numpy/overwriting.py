@@ -73,8 +73,7 @@ def updated(writer: PackedWriter, one: Node) -> Value | None:
     ):
         return None
     dies = writer.dies(one.args[0]) and writer.buffers.held.get(left.buffer, -1) <= writer.here
-    view = one.args[0].op in VIEWS and not (one.args[0].op == "pick" and one.args[0].args[1].op != "const")
-    if not dies or view or one.args[0].op == "loop" or (right.wide and not right.number):
+    if not dies or is_view(one.args[0]) or one.args[0].op == "loop" or (right.wide and not right.number):
         return None
     writer.explain(one)
     writer.write(f"{left.text} {one['fn']}= {writer.fit(right, lead, left.dims)}")
@@ -90,9 +89,15 @@ def writable(writer: PackedWriter, one: Node, arg: Node, value: Value) -> Value:
         writer.buffers.pass_on(value.buffer, writer.last.get(one, writer.here))
         writer.overwrites += 1
         return value
-    if value.buffer is None and value.owned and (writer.dies(arg) or not value.text.isidentifier()):
+    free = not value.text.isidentifier() or (writer.dies(arg) and not is_view(arg))
+    if value.buffer is None and value.owned and free:
         return value
     return copied(writer, value)
+
+
+def is_view(one: Node) -> bool:
+    """Whether the value may be another one's memory: rows picked by computed numbers are memory of their own."""
+    return one.op in VIEWS and not (one.op == "pick" and one.args[1].op != "const")
 
 
 def copied(writer: PackedWriter, value: Value) -> Value:

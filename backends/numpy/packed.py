@@ -152,7 +152,9 @@ class PackedWriter(Writer):
         return {text: count for text, count in told.items() if count}
 
     def dies(self, arg: Node) -> bool:
-        return self.last.get(arg, self.here) <= self.here
+        """Whether the line being written is the last that reads it; what comes from outside a loop is read again."""
+        inside = arg in self.place or arg in self.state_carries
+        return inside and self.last.get(arg, self.here) <= self.here
 
     # ----------------------------------------------------------------------------------------- entry by entry
 

@@ -49,33 +49,44 @@ def step(writer: PackedWriter, one: Node, names: list[str], states: list[Value])
     """One step: the body, its last product written into the buffer of the state that it replaces."""
     buffer = states[0].buffer
     if buffer is None:
+        outer = keep_outer(writer)
         Writer.step(writer, one, names, states)
-        writer.buffers.release(10**8)
+        release_inner(writer, outer)
         return
     prefer(writer, one["body"][0], buffer)
     before, writer.wanted = writer.wanted, (*writer.wanted, buffer)
-    outer = dict(writer.buffers.held)
-    for other in outer:
-        if other != buffer:
-            writer.buffers.hold(other, 10**9)  # what lies outside the loop stays
+    outer = keep_outer(writer)
     del writer.buffers.held[buffer]
     watch_state(writer, one, buffer)
     writer.final[one["body"][0]] = names[0], loops.carried(one), buffer
     writer.body(one["body"])
     finish(writer, one, names, states, buffer)
     writer.wanted = before
-    for other in list(writer.buffers.held):
-        if other in outer:
-            writer.buffers.held[other] = outer[other]
-        else:
-            del writer.buffers.held[other]
-            writer.buffers.free.append(other)
+    release_inner(writer, outer)
     if buffer in writer.buffers.free:
         writer.buffers.free.remove(buffer)
     writer.buffers.held[buffer] = writer.last.get(one, writer.here)
     users = [n for n in writer.place if n.op in ("state", "history") and n.args[0] is one]
     for user in users:
         writer.buffers.hold(buffer, writer.last.get(user, writer.place[user]))
+
+
+def keep_outer(writer: PackedWriter) -> dict[str, int]:
+    """What lies outside a loop stays while it runs; returns how long each buffer was held before."""
+    outer = dict(writer.buffers.held)
+    for other in outer:
+        writer.buffers.hold(other, 10**9)
+    return outer
+
+
+def release_inner(writer: PackedWriter, outer: dict[str, int]) -> None:
+    """After the loop: its own buffers are free, the others are held as long as before."""
+    for other in list(writer.buffers.held):
+        if other in outer:
+            writer.buffers.held[other] = outer[other]
+        else:
+            del writer.buffers.held[other]
+            writer.buffers.free.append(other)
 
 
 def watch_state(writer: PackedWriter, one: Node, buffer: str) -> None:

@@ -29,7 +29,7 @@ def border_names(graph: Graph, names: Names) -> Border:
         for length in lengths_of(graph, one):
             lengths.setdefault(length, names.fresh(length))
     for text in lengths.values():
-        for prefix in ("visible", "index", "real", "count", "first"):
+        for prefix in ("visible", "index", "real", "count", "first", "source"):
             names.fresh(f"{prefix}_{text}")
     arguments = {one.name: names.fresh(one.name) for one in graph.inputs}
     masks = {masked: names.fresh(mask) for mask, masked in mask_rows(graph)}
@@ -37,12 +37,15 @@ def border_names(graph: Graph, names: Names) -> Border:
     return Border(arguments, lengths, masks, names.fresh("position_ids") if placed else "")
 
 
-def entering(graph: Graph, at: Border, one_weight: str) -> list[str]:
+def entering(graph: Graph, at: Border, one_weight: str | None) -> list[str]:
     """Lines before the formulas: sizes, places and the visible keys of each length."""
     first = next((at.arguments[i.name] for i in graph.inputs if i.required), None)
     if first is None:
         raise Unsupported("a module without an input that is always given")
-    lines = [f"device, dtype, batch = {first}.device, {one_weight}.dtype, {first}.shape[0]"]
+    real = next((at.arguments[i.name] for i in graph.inputs if i.required and i.kind == "real"), None)
+    source = one_weight or real
+    dtype = f"{source}.dtype" if source else "torch.get_default_dtype()"
+    lines = [f"device, dtype, batch = {first}.device, {dtype}, {first}.shape[0]"]
     for length, text in at.lengths.items():
         told = next((i for i in graph.inputs if i.required and length in lengths_of(graph, i)), None)
         if told is None:
@@ -53,13 +56,12 @@ def entering(graph: Graph, at: Border, one_weight: str) -> list[str]:
             f"{text} = {at.arguments[told.name]}.shape[1]",
             f"masked = {mask} is not None" if mask else "masked = False",
             f"visible_{text} = " + (f"{mask} != 0 if {mask} is not None else {everything}" if mask else everything),
-            f"index_{text}, real_{text}, count_{text} = places(visible_{text})",
-            f"first_{text} = -index_{text}[:, 0]",
+            f"index_{text}, real_{text}, count_{text}, first_{text}, source_{text} = places(visible_{text})",
         ]
     if at.position_ids:
         text, given = next(iter(at.lengths.values())), at.position_ids
-        counted = f"torch.where(real_{text}, index_{text}, 0)"
-        lines.append(f"positions = {counted} if {given} is None else {given}.expand(batch, {text})")
+        placed = f"settled({given}.expand(batch, {text}), real_{text}, source_{text})"
+        lines.append(f"positions = index_{text} if {given} is None else {placed}")
     return lines
 
 
@@ -73,10 +75,10 @@ def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
         if one.args:
             writer.write(f"if {name} is None:")
             writer.write(f"    {name} = {_default(writer, one, kind == 'int')}")
-        places = _places(writer, one.axes, holes=False)
-        if places:
-            writer.need("shown")
-            writer.write(f"{name} = shown({name}, {places})  # whatever stands at padding")
+        if len(one.axes) > 1 and isinstance(one.axes[1].size, Length):
+            text = writer.length_texts[one.axes[1].size.name]
+            writer.need("settled")
+            writer.write(f"{name} = settled({name}, real_{text}, source_{text})  # whatever stands at padding")
         writer.memo[one] = Value(name, "", one.axes, wide=kind in ("int", "bool"), reorder="permute")
 
 
@@ -90,7 +92,7 @@ def _default(writer: TorchWriter, one: Node, whole: bool) -> str:
 def result(writer: TorchWriter, out: Output) -> str:
     """`"name": value`, 0 at padding and for an example without tokens."""
     text = aligned(writer.value(out.node), "", out.axes)
-    masks = _places(writer, out.axes, holes=True)
+    masks = _places(writer, out.axes)
     if not masks and writer.length_texts:
         kind = f"count_{next(iter(writer.length_texts.values()))} > 0"
         masks = aligned(Value(kind, "", (out.axes[0],), atom=False, reorder="permute"), "", out.axes)
@@ -100,13 +102,13 @@ def result(writer: TorchWriter, out: Output) -> str:
     return f'"{out.name}": shown({text}, {masks}),'
 
 
-def _places(writer: TorchWriter, axes: tuple[Axis, ...], holes: bool) -> str:
-    """Which entries belong to the example; with `holes`, hidden keys along a second length do not."""
+def _places(writer: TorchWriter, axes: tuple[Axis, ...]) -> str:
+    """Which entries belong to the example; hidden keys along a second length do not."""
     found: list[str] = []
     for axis in axes[1:]:
         if isinstance(axis.size, Length):
             name = writer.length_texts[axis.size.name]
-            kind = f"visible_{name} & real_{name}" if found and holes else f"real_{name}"
+            kind = f"visible_{name} & real_{name}" if found else f"real_{name}"
             own = Value(kind, "", (axes[0], axis), atom=" " not in kind, reorder="permute")
             found.append(aligned(own, "", axes))
     return " & ".join(found)

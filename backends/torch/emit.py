@@ -46,15 +46,12 @@ def parameter_names(graph: Graph) -> WeightNames:
 
 
 def _module(compiled: Compiled, graph: Graph) -> str:
-    if not graph.weights:
-        raise Unsupported("a module without weights")
     names = Names((*LOCALS, *_library(), *METHODS))
     name = names.fresh(identifier(graph.name))
     at, weights = border_names(graph, names), parameter_names(graph)
     writer = TorchWriter(graph, names, weights, at.lengths)
     writer.indent = 2
-    one = graph.weights[0]
-    border = entering(graph, at, f"self.{weights.attribute[one.name]}{'[0]' * len(one.stack)}")
+    border = entering(graph, at, _one_weight(graph, weights))
     bind_inputs(writer, graph, at)
     writer.body(graph.roots)
     results = [result(writer, out) for out in graph.outputs]
@@ -66,15 +63,23 @@ def _module(compiled: Compiled, graph: Graph) -> str:
         call=", ".join(f"{at.arguments[i.name]}=…" for i in graph.inputs if i.required),
         first=graph.outputs[0].name,
         parameters=[_parameter(w, weights) for w in graph.weights],
-        initial=[line for w in graph.weights for line in _initial(w, weights)],
+        initial=[line for w in graph.weights for line in _initial(w, weights)] or ["pass"],
         signature=header("forward", ["self", *_arguments(graph, at)], "dict[str, Tensor]"),
         border=border,
         body=writer.lines,
         results=results,
-        functions=_copied({*writer.used, "places"}),
+        functions=_copied({*writer.used, "places", *(["settled"] if at.position_ids else [])}),
     )
     lines = [line.rstrip() for line in text.split("\n")]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip("\n") + "\n"
+
+
+def _one_weight(graph: Graph, weights: WeightNames) -> str | None:
+    """A parameter, as text: all have the module's dtype."""
+    if not graph.weights:
+        return None
+    one = graph.weights[0]
+    return f"self.{weights.attribute[one.name]}{'[0]' * len(one.stack)}"
 
 
 def _template() -> Template:

@@ -10,19 +10,31 @@ import torch
 from torch import Tensor
 
 
-def places(visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """visible[batch, seq] → (index, real, count): order in the example, which places belong to it, and how many.
+def places(visible: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """visible[batch, seq] → (index, real, count, first, source): each place's order in its example, and so on.
 
     An example goes from its first to its last visible place; hidden places between are keys that nobody may see.
+    `real` tells which places belong to it, `count` how many. Padding takes after a real place, `source` (row, column):
+    the nearest of its example, or one of another example where its own is empty. So nothing there overflows.
     """
-    seq = visible.shape[1]
-    place = torch.arange(seq, device=visible.device)
-    some = visible.any(dim=1, keepdim=True)
-    first = visible.int().argmax(dim=1, keepdim=True)
-    end = seq - visible.flip(1).int().argmax(dim=1, keepdim=True)
-    index = place - first
-    count = torch.where(some, end - first, 0)
-    return index, (index >= 0) & (index < count), count[:, 0]
+    batch, seq = visible.shape
+    more = visible.new_ones((batch, 1))
+    first = torch.cat([visible, more], dim=1).int().argmax(dim=1)
+    last = seq - torch.cat([visible.flip(1), more], dim=1).int().argmax(dim=1)
+    count = (last - first).clamp(min=0)
+    first = torch.where(count > 0, first, 0)
+    at = torch.arange(seq, device=visible.device) - first[:, None]
+    index = torch.minimum(at, count[:, None] - 1).clamp(min=0)
+    other = torch.cat([count > 0, visible.new_ones(1)]).int().argmax(dim=0).clamp(max=batch - 1)
+    row = torch.where(count > 0, torch.arange(batch, device=visible.device), other)
+    source = row[:, None].expand(batch, seq), first[row][:, None] + torch.where(count[:, None] > 0, index, 0)
+    return index, (at >= 0) & (at < count[:, None]), count, first, source
+
+
+def settled(x: Tensor, real: Tensor, source: tuple[Tensor, Tensor]) -> Tensor:
+    """x[batch, seq, …] with padding as copies of a real place; 0 everywhere if no example has any."""
+    some = real.any().expand(real.shape).reshape(real.shape + (1,) * (x.dim() - 2))
+    return torch.where(some, x[source], torch.zeros((), dtype=x.dtype, device=x.device))
 
 
 def power(x: Tensor | float, y: Tensor | float) -> Tensor:
@@ -41,8 +53,10 @@ def whole_floor(x: Tensor, up: bool = False) -> Tensor:
 
 def gather(x: Tensor, *index: Tensor) -> Tensor:
     """x[i, j, …] for numbers that align; a number out of range reads the nearest entry, which nobody may use."""
-    found: Tensor = x[tuple(i.long().clamp(0, size - 1) for i, size in zip(index, x.shape, strict=False))]
-    return found
+    if 0 in x.shape[: len(index)]:  # no entry is there to be read
+        aligned = sum(index[1:], start=index[0])
+        return x.new_zeros(aligned.shape + x.shape[len(index) :])
+    return x[tuple(i.long().clamp(0, size - 1) for i, size in zip(index, x.shape, strict=False))]
 
 
 def masked_softmax(x: Tensor, see: Tensor) -> Tensor:

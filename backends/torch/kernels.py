@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...compiler.ir import Axis, Node
+from ...compiler.ir import Axis, Length, Node
 from ..numpy.values import Unsupported, Value, aligned, transposed
 
 if TYPE_CHECKING:
@@ -90,6 +90,18 @@ def log_softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
         raise Unsupported("log_softmax along a length")
     value = _last(writer.value(at["x"]), one["axis"])
     return Value(f"{value.wrapped}.log_softmax(dim=-1)", "", value.dims)
+
+
+def running_sum(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """The sum up to each entry, hidden entries of an example included."""
+    axis = one["axis"]
+    value = _last(writer.value(at["x"]), axis)
+    if not (isinstance(axis.size, Length) and axis.owner is not None):
+        return Value(f"{value.wrapped}.cumsum(dim=-1)", "", value.dims, wide=value.wide)
+    dims = tuple(dict.fromkeys((axis.owner, *value.dims)))
+    real = Value(f"real_{writer.length_texts[axis.size.name]}", "", (axis.owner, axis), reorder="permute")
+    text = f"torch.where({aligned(real, '', dims)}, {aligned(value, '', dims)}, 0)"
+    return Value(f"{text}.cumsum(dim=-1)", "", dims, wide=value.wide)
 
 
 def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:

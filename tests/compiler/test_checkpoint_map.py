@@ -153,6 +153,15 @@ checkpoint huggingface of Other from Tiny
     assert stored(made(SPEC + ROWS + other, "Other")) == {"E": ("embed", (7, 6)), "P": ("pooler", (6, 6))}
 
 
+def test_a_map_may_begin_with_the_one_that_it_replaces() -> None:
+    again = ROWS + '\ncheckpoint huggingface of Tiny from Tiny for "Second"\n    P : "second"\n'
+    third = again + '\ncheckpoint huggingface of Tiny from Tiny\n    E : "third"\n'
+    found = stored(made(SPEC + third))
+    assert found == {**stored(made(SPEC + ROWS)), "P": ("second", (6, 6)), "E": ("third", (7, 6))}
+    head = stored(made(SPEC + third + HEAD, "Head"))
+    assert head["base.E"] == ("lm_head", (7, 6)), "its own rows, over the last map"
+
+
 def test_rows_under_a_condition() -> None:
     found = made(SPEC + ROWS, bias=False)
     assert "layer[layers].attn.b" in stored(found), "bias is no key of config.json"

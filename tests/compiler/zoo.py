@@ -242,6 +242,38 @@ block Stack(x[seq, d]) → [seq, d] = y[layers]
             w : [d]
 """,
     ),
+    "running": spec(
+        "sigmoid",
+        IDS
+        + """h[seq, d] = sigmoid(u) + n[index(seq) + 1], k[seq] = n[index(seq) + 1]
+    where u = E[vocab = tokens]
+          n[0] = 0
+          for t in seq:
+              n[t + 1] = n[t] + (1 if tokens[seq = t] > 5 else 0)
+"""
+        + EMBED,
+    ),
+    "post_norm": spec(
+        "layer_norm",
+        """block FF(x[d]) → [d] = tanh(x @ W_1 + b_1) @ W_2 + b_2
+    weights W_1 : [d → ffn]
+            W_2 : [ffn → d]
+            b_1 : [ffn]
+            b_2 : [d]
+axes ffn = 5
+"""
+        + IDS
+        + """h[seq, d] = x[layers], p[d] = tanh(x[layers][seq = 0] @ W)
+    where x[0] = E[vocab = tokens]
+          for l in layers:
+              z = layer_norm[d](x[l] + f[l](x[l]), γ, β, 1e-5)
+              x[l + 1] = layer_norm[d](z + g[l](z), γ, β, 1e-5)
+    uses f[layers], g[layers] : FF
+    weights E : [vocab, d]
+            W : [d → d]
+            γ, β : [d]
+""",
+    ),
     "powers": spec(
         "",
         IDS + "h[seq, d] = |u|^1.5 + u³ + (index(seq) + 1)^(-1/2), k[seq] = index(seq) // 2 % 2, "

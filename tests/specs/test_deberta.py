@@ -17,7 +17,9 @@ from transformers.models.deberta import modeling_deberta
 from transformers.models.deberta_v2 import modeling_deberta_v2
 
 import transformula
+from tests.compiler.spec_tools import lowered
 from tests.specs.peers import agree, batch, network, saved
+from transformula.compiler import reference
 
 TINY = {
     "vocab_size": 31,
@@ -93,6 +95,25 @@ def test_unusual_version_2(tmp_path: Path, more: dict[str, Any]) -> None:
 def test_mask_head_of_the_authors(tmp_path: Path) -> None:
     made = v2(**V2, legacy=False)
     agree(saved(tmp_path, "DebertaV2ForMaskedLM", made), "DebertaV2ForMaskedLM", given(made))
+
+
+PAGE = """
+spec page extends deberta_v2
+model Scores(Q[seq, dk], K[seq, dk], Q_r[rel, dk], K_r[rel, dk]) → out[seq, key] = Q @[dk] k + c_p + p_c
+    where k   = K[seq → key]
+          at  = δ(index(seq), index(key))
+          c_p = (Q @[dk] K_r)[rel = at]
+          p_c = (k @[dk] Q_r)[rel = at]
+"""
+
+
+def test_rows_of_the_page() -> None:
+    """BL-23: both terms read row δ(i, j); the paper's third term would read δ(j, i)."""
+    column = [np.array(one, float)[:, None] for one in ([1, 2, 3], [1, 1, 2], [1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4])]
+    inputs = dict(zip(("Q", "K", "Q_r", "K_r"), (one[None] for one in column), strict=True))
+    graph = lowered(PAGE, "Scores", d=1, head=1, farthest=2)
+    found = reference.run(graph, {}, inputs)["out"]
+    np.testing.assert_allclose(found[0], [[4.3, 3.2, 4.1], [6.8, 5.6, 8.4], [8.2, 8.2, 12.9]], rtol=0, atol=1e-12)
 
 
 def of_the_authors(folder: Path) -> Any:

@@ -17,6 +17,7 @@ ENCODERS = {
     "XLMRoberta": "sbert over roberta",
     "Electra": "sbert over electra",
     "Albert": "sbert over albert",
+    "DebertaV2": "sbert over deberta_v2",
     "MPNet": "sbert_tokens over mpnet",
     "DistilBert": "sbert_tokens over distilbert",
 }

@@ -150,7 +150,7 @@ WORDS = [
 def sentences(count: int) -> list[str]:
     """As many sentences of 1 to 200 words, more short ones than long ones, in a random order."""
     draw = np.random.default_rng(0)
-    texts = [" ".join(draw.choice(WORDS, size=1 + round(199 * (i / (count - 1)) ** 3))) for i in range(count)]
+    texts = [" ".join(draw.choice(WORDS, size=1 + round(199 * (i / (count - 1)) ** 6))) for i in range(count)]
     draw.shuffle(texts)
     return texts
 

@@ -25,8 +25,6 @@ from transformula.backends.program import Program, compile
 from transformula.backends.torch.loading import fill
 from transformula.backends.torch.reserved import METHODS
 
-WEIGHTLESS = ("similarities", "no_length")
-NAMES = [name for name in zoo.NAMES if name not in WEIGHTLESS]
 LAW = ("bert", "sbert", "gpt", "alibi", "rope", "deberta", "maps", "pools", "attention_pool")
 
 
@@ -59,7 +57,7 @@ def results(module: nn.Module, given: dict[str, Array]) -> dict[str, Array]:
 # --- values --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", zoo.NAMES)
 def test_module_has_the_values_of_the_formulas(name: str) -> None:
     """Every mask at once: whole, padded on either side, with a hole, empty, of length 1."""
     assert zoo.difference(results(model(name), zoo.inputs(name)), zoo.wanted(name)) < 1e-11
@@ -81,12 +79,6 @@ def test_half_types_have_no_number_that_overflows(name: str, dtype: torch.dtype)
         assert torch.isfinite(found[key]).all()
         off = np.abs(found[key].double().numpy() - value).max() / max(1.0, float(np.abs(value).max()))
         assert off < (0.1 if dtype == torch.bfloat16 else 0.02)
-
-
-@pytest.mark.parametrize("name", WEIGHTLESS)
-def test_a_model_without_weights_is_refused(name: str) -> None:
-    with pytest.raises(TransformulaError, match="without weights"):
-        _ = program(name).source
 
 
 # --- the law -------------------------------------------------------------------------------------------------
@@ -125,10 +117,46 @@ def test_what_stands_at_padding_is_never_read(name: str, junk: int) -> None:
         np.testing.assert_array_equal(results(module, spoilt)[key], value)
 
 
-def test_no_row_and_no_place() -> None:
-    module = model("bert")
-    none = results(module, {"input_ids": np.zeros((0, 4), int), "attention_mask": np.zeros((0, 4), int)})
-    assert none["last_hidden_state"].shape == (0, 4, 12)
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (0, 0)])
+@pytest.mark.parametrize("masked", [True, False])
+def test_no_row_and_no_place(shape: tuple[int, int], masked: bool) -> None:
+    given = {"input_ids": np.zeros(shape, int), **({"attention_mask": np.zeros(shape, int)} if masked else {})}
+    found = results(model("bert"), given)
+    assert found["last_hidden_state"].shape == (*shape, 12)
+    assert (found["pooler_output"] == 0).all()
+
+
+UNIT = """
+spec unit
+from functions import softmax
+
+config
+    vocab = 20
+    d     = 6
+
+# Queries and keys of length 1: a vector of zeros has no direction, so padding must not be one.
+model M(x[seq, d] as inputs_embeds) → y[seq, d] = A @[key] m, z[d] = mean[seq](1 / x)
+    where m = x[seq → key]
+          q = (x @ W)[e → d]
+          k = m @ U
+          A = softmax[key](5 * (q / ‖q‖[d])[d → e] @[e] (k / ‖k‖[e]))
+    weights W, U : [d → e]
+
+axes e = 6
+"""
+
+
+def test_padding_is_divided_by_no_more_than_any_place() -> None:
+    module, mask = model(UNIT), zoo.MASK
+    given = {"inputs_embeds": rng(2).normal(size=(*mask.shape, 6)), "attention_mask": mask}
+    wanted = zoo.reference_results(program(UNIT).compiled.formula, given)
+    given["inputs_embeds"][~mask.astype(bool)] *= 1e300  # and what stands there is anything
+    given["inputs_embeds"][3, 2] = 1.5  # but a hole is a place of the example
+    wanted = zoo.reference_results(program(UNIT).compiled.formula, given)
+    assert zoo.difference(results(module, given), wanted) < 1e-11
+    found = module(**tensors(given))
+    torch.autograd.backward([found["y"].square().sum()])
+    assert all(torch.isfinite(parameter.grad).all() for parameter in module.parameters() if parameter.grad is not None)
 
 
 def test_given_positions_win() -> None:
