@@ -50,7 +50,8 @@ class LoadedModel:
         self.unused_weights: list[str] = []
         self.left_out: dict[str, str] = {}
         self._border = input_rows(made.formula), mask_rows(made.formula), limit_rows(made.formula)
-        places = [limit for name, table, limit in self._border[2] if table and (name == "position" or name.startswith(COUNTED))]
+        rows = [row for row in self._border[2] if row[0] == "position" or row[0].startswith(COUNTED)]
+        places = [limit for _, table, limit in rows if table]
         self.max_length = min([*places, *([folder.max_length] if folder.max_length else [])], default=None)
         self._forward = forward
         self.module, self._origin = module, origin

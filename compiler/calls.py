@@ -176,7 +176,8 @@ def _run(
 ) -> Value:
     binding.bind_axes(going)
     binding.freshen(going)
-    inner = scopes.Scope(going.scope.session, config, going.entry.module, going.entry, path, outer=outer, stands=going.back)
+    entry = going.entry
+    inner = scopes.Scope(going.scope.session, config, entry.module, entry, path, outer=outer, stands=going.back)
     _place_draws(going, inner)
     _label_axes(going, inner)
     with _inside(going):
@@ -342,7 +343,8 @@ def index_formula(scope: Scope, fn: Formula, span: Span) -> Tensor:
     """causal, causal[i = seq, j = src]: a tensor given entry by entry, its axes bound or known by name here."""
     definition = fn.entry.definition
     going = Entering(scope, fn.entry, span, fn.binds, scope, restrict=fn.restrict)
-    inner = scopes.Scope(scope.session, _library_config(scope, fn.entry), fn.entry.module, fn.entry, scope.path, tables=True)
+    config = _library_config(scope, fn.entry)
+    inner = scopes.Scope(scope.session, config, fn.entry.module, fn.entry, scope.path, tables=True)
     _place_draws(going, inner)
     for one in definition.axes:
         wanted = fn.binds.get(one.axis.name, one.axis.name)

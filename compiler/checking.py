@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ def check_module(module: Module, config: Config, trace: bool = False, found: Ite
     told += sizes
     if sizes:  # a wrong size splits and merges wrongly, too
         told = [one for one in told if one.code != "C612"]
-    for one in _settled(told, module.file.span.source.name):
+    for one in settled(told, module.file.span.source.name):
         session.diagnostics.add(one)
     return session
 
@@ -147,7 +147,7 @@ def _alone(entry: Entry, config: Config, own: Session) -> None:
 # --------------------------------------------------------------------------------------------- one mistake, once
 
 
-def _settled(told: list[Diagnostic], home: str) -> list[Diagnostic]:
+def settled(told: Sequence[Diagnostic], home: str) -> list[Diagnostic]:
     """At one place with one code the first telling wins, and a caller is not told of its callee's own mistakes."""
     kept: dict[object, Diagnostic] = {}
     for one in sorted(told, key=lambda d: len(d.via)):

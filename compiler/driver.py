@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..grammar.diagnostics import Diagnostic, Diagnostics
+from ..grammar.diagnostics import Diagnostic, Diagnostics, TransformulaError
 from . import checking, lower, pipeline
 from .config import Config
 from .ir import Graph
@@ -80,7 +80,10 @@ def compile_graph(
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
     with checking.deep():
-        graph = lower.lower_entry(chosen, made)
+        try:
+            graph = lower.lower_entry(chosen, made)
+        except TransformulaError as fault:  # told where the reader's own file goes wrong, as `check` does
+            raise TransformulaError(checking.settled(fault.diagnostics, module.file.span.source.name)) from None
     stages, ledger = pipeline.run(graph, without, only, until)
     return Compiled(module, made, chosen.name, stages, ledger)
 

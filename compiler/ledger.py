@@ -31,6 +31,15 @@ class Ledger:
 
     lines: list[Line] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        """A line for each: pass, rule, what was done (+) or refused (-) and why, place."""
+        told = []
+        for one in self.lines:
+            what = one.what if one.fired else f"{one.what}: not done, {one.reason}"
+            times = f" ×{one.count}" if one.count > 1 else ""
+            told.append(f"{'+' if one.fired else '-'} {one.pass_name} {one.rule}: {what}{times}  {one.place}".rstrip())
+        return "\n".join(told)
+
     def fired(self, pass_name: str, rule: str, what: str, span: Span | None = None) -> None:
         """A rewrite that was made."""
         self._add(Line(pass_name, rule, True, what, "", span))

@@ -30,7 +30,8 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
         parts = {"x": ir.widen_to(x, axes)}
         new[one] = kernels.make("running_sum", parts, axes, kind=one.kind, axis=loop["axis"], loop=loop["loop"])
         origin = graph.origins.get(loop)
-        ledger.fired("recognise", "running_sum", "a loop that adds up is one running sum", origin.span if origin else None)
+        told = "a loop that adds up is one running sum"
+        ledger.fired("recognise", "running_sum", told, origin.span if origin else None)
     return substitute(replace(graph, origins=dict(graph.origins)), new) if new else graph
 
 
