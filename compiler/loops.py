@@ -314,10 +314,12 @@ def _body(run: LoopRun) -> list[Tensor]:
 
 
 def _widened(home: Scope, run: LoopRun, first: Sequence[Tensor], new: Sequence[Tensor]) -> bool:
-    """Widens first states by axes that no text here can name (the batch, say): the caller's are carried along."""
+    """Widens first states by axes that no text here can name (the batch, say), and by the owner of a length's steps."""
     wider = False
+    owner = run.stop.axes if run.stop is not None else ()
     for name, before, now in zip(run.states, first, new, strict=True):
-        lifted = [a for a in now.axes if a not in before.axes and not home.visible(a)]
+        more = [*owner, *(axis for axis in now.axes if axis not in owner and not home.visible(axis))]
+        lifted = [axis for axis in more if axis not in before.axes]
         if lifted:
             node = ir.widen_to(before.node, (*before.axes, *lifted))
             home.states[name].values[run.start] = Tensor(node, before.bottom, before.zero)

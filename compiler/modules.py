@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import TypeVar
@@ -107,6 +108,12 @@ def read_file(path: Path) -> Source:
         raise error("S412", f"{path} is not a text in UTF-8 (byte {fault.start} is not): that is no spec") from None
 
 
+@lru_cache(maxsize=32)
+def parsed(text: str, name: str) -> s.File:
+    """The syntax tree of a file, kept for the next time: it never changes."""
+    return parse(text, name)
+
+
 class Loader:
     """Loads each file once; circular imports and unknown names are errors with their place."""
 
@@ -119,7 +126,7 @@ class Loader:
 
     def load(self, source: Source) -> Module:
         """The module of a source, with everything that it imports and extends."""
-        file = parse(source.text, source.name)
+        file = parsed(source.text, source.name)
         name = file.name.name if file.name else source.name
         self.busy.append(Path(source.name).stem)
         if len(self.busy) > MAX_DEPTH:

@@ -269,6 +269,31 @@ def masked_softmax(x: FloatArray, see: BoolArray) -> FloatArray:
     return softmax(x)
 
 
+def largest_exponent(x: FloatArray) -> float:
+    """Where exponents of hidden entries, which no maximum bounds, are cut off: their products overflow nowhere."""
+    return 300.0 if x.dtype == np.float64 else 40.0
+
+
+def length_softmax(x: FloatArray, visible: BoolArray, see: BoolArray | None = None) -> FloatArray:
+    """x[…, j] := exp(x) / sum[j if visible and see](exp(x)), 0 where not see; in place.
+
+    An entry along a length that nobody may see adds nothing to the sum, but has a share like any other.
+    """
+    counted = np.broadcast_to(visible if see is None else visible & see, x.shape)
+    top = x.max(axis=-1, keepdims=True, where=counted, initial=-np.inf)
+    top[np.isneginf(top)] = 0
+    with np.errstate(under="ignore", invalid="ignore"):
+        x -= top
+        np.minimum(x, largest_exponent(x), out=x)
+        np.exp(x, out=x)
+    total = x.sum(axis=-1, keepdims=True, where=counted)
+    total[total == 0] = 1
+    x /= total
+    if see is not None:
+        np.copyto(x, 0, where=~np.broadcast_to(see, x.shape))
+    return x
+
+
 def log_softmax(x: FloatArray) -> FloatArray:
     """x[…, j] := x - log(sum[j](exp(x))); in place."""
     return in_row_blocks(log_softmax_step, x)
@@ -559,17 +584,16 @@ def segment_first(x: FloatArray, lengths: Lengths) -> FloatArray:
 
 
 def segment_softmax(x: FloatArray, lengths: Lengths, visible: BoolArray | None = None) -> FloatArray:
-    """y[row, …] = exp(x) / sum[row of the same example, if visible](exp(x)); 0 where hidden. A new array."""
+    """y[row, …] = exp(x) / sum[row of the same example, if visible](exp(x)), hidden rows too. A new array."""
     sizes = np.asarray(lengths, np.intp)
     wide: FloatArray = x.astype(statistics_type(x))
-    if visible is not None:
-        wide[~visible] = -np.inf
-    top = segment_reduce(np.maximum, wide, sizes)
+    top = segment_max(wide, sizes, visible)
     top[np.isneginf(top)] = 0
     with np.errstate(under="ignore", invalid="ignore"):
         wide -= np.repeat(top, sizes, axis=0)
+        np.minimum(wide, largest_exponent(wide), out=wide)
         np.exp(wide, out=wide)
-    total = segment_reduce(np.add, wide, sizes)
+    total = segment_sum(wide, sizes, visible)
     total[total == 0] = 1
     wide /= np.repeat(total, sizes, axis=0)
     return wide.astype(x.dtype, copy=False)

@@ -36,6 +36,7 @@ def reduced(writer: PackedWriter, one: Node) -> Value:
 
 
 def segments(writer: PackedWriter, kind: str, x: str, condition: str) -> str:
+    """The text of a reduction over each example's rows."""
     seen = writer.seen(condition)
     if kind == "count":
         writer.need("segment_sum")

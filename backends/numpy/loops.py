@@ -55,6 +55,19 @@ def step(writer: Writer, one: Node, names: list[str], states: list[Value]) -> No
     end_step(writer, one, names, new)
 
 
+def state(writer: Writer, made: Node, slot: int) -> Value:
+    """The last state of a loop, which is written first if it is not there yet."""
+    writer.value(made)
+    return writer.memo[made, slot]  # type: ignore[index]
+
+
+def past(writer: Writer, one: Node) -> Value:
+    """An earlier state, inside the loop."""
+    like = writer.memo[("like", one["loop"], one["slot"])]  # type: ignore[index]
+    number = writer.value(one.args[0])
+    return Value(f"{writer.histories[one['loop'], one['slot']]}[{number.text}]", like.lead, like.dims)
+
+
 def state_name(writer: Writer, one: Node, slot: int) -> str:
     """The name that the spec gives the state."""
     return writer.origin(one["body"][slot]).name or writer.origin(one).name or "state"

@@ -154,7 +154,7 @@ def _size(group: tuple[Axis, ...]) -> int:
 
 
 def _weight_writer() -> type[Writer]:
-    from .writer import LONGEST
+    from .values import LONGEST
     from .writer import Writer as Base
 
     class WeightWriter(Base):

@@ -9,6 +9,9 @@ from ...compiler.ir import Axis
 VIEWS = ("rename", "split", "merge", "pick", "state", "carry", "widen", "random")
 """Operations whose value is another view of their argument's memory, or text that its reader evaluates."""
 
+LONGEST = 240
+"""Letters of an expression inside a longer one: beyond, it has a line of its own (Python counts parentheses)."""
+
 
 class Unsupported(Exception):
     """A construct that a way of writing cannot express; the reason is told in the ledger."""

@@ -11,14 +11,11 @@ from collections.abc import Callable, Iterable
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Node, Origin, walk
 from ...compiler.passes.parameters import has_weight, is_parameter, stack_picks
-from . import expressions, loops, reshaping
+from . import expressions, loops, reshaping, softmax
 from .literals import literal, number
 from .mangling import Names, comment
 from .parameters import Parameters
-from .values import Unsupported, Value, aligned, transposed
-
-LONGEST = 240
-"""Letters of an expression inside a longer one: beyond, it has a line of its own (Python counts parentheses)."""
+from .values import LONGEST, Unsupported, Value, aligned, transposed
 
 
 class Writer:
@@ -346,21 +343,7 @@ class Writer:
             return loops.running_sum(self, one, self.value(at["x"]))
         if name not in ("softmax", "log_softmax"):
             return self.value(kernel_table.expanded(one))
-        value = self.value(at["x"])
-        lead, dims = self.order(one, [value])
-        dims = (*(axis for axis in dims if axis != one["axis"]), one["axis"])
-        conditions = self.visible([one["axis"]], lead, dims)
-        if "see" in at:
-            conditions.append(self.fit(self.value(at["see"]), lead, dims))
-        sizes = ", ".join(self.lead_sizes(lead) + [self.size(axis) for axis in dims])
-        fresh = f"np.array(np.broadcast_to({self.fit(value, lead, dims)}, ({sizes},)), {self.dtype})"
-        if name == "log_softmax" or not conditions:
-            if conditions:
-                raise Unsupported("log_softmax along a length")
-            self.need(name)
-            return Value(f"{name}({fresh})", lead, dims, owned=True)
-        self.need("masked_softmax")
-        return Value(f"masked_softmax({fresh}, {' & '.join(conditions)})", lead, dims, owned=True)
+        return softmax.write(self, one, at)
 
     # --------------------------------------------------------------------------------------------------- loops
 
@@ -386,21 +369,16 @@ class Writer:
         loops.step(self, one, names, states)
 
     def _state(self, one: Node) -> Value:
-        self.value(one.args[0])
-        return self.memo[one.args[0], one["slot"]]  # type: ignore[index]
+        return loops.state(self, one.args[0], one["slot"])
 
     def _carry(self, one: Node) -> Value:
         return self.memo[one]
 
     def _past(self, one: Node) -> Value:
-        like = self.memo[("like", one["loop"], one["slot"])]  # type: ignore[index]
-        number_ = self.value(one.args[0])
-        return Value(f"{self.histories[one['loop'], one['slot']]}[{number_.text}]", like.lead, like.dims)
+        return loops.past(self, one)
 
     def _history(self, one: Node) -> Value:
-        made = one.args[0]
-        self.value(made)
-        return loops.recalled(self, one, self.memo[made, one["slot"]])  # type: ignore[index]
+        return loops.recalled(self, one, loops.state(self, one.args[0], one["slot"]))
 
     def _random(self, one: Node) -> Value:
         if one["draw"] == "dropout":  # a module is for inference

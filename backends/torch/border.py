@@ -73,8 +73,9 @@ def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
             continue
         name, kind = at.arguments[one["name"]], kinds.get(one["name"])
         if one.args:
+            default = _default(writer, one, kind == "int")  # may write lines, which stand before the `if`
             writer.write(f"if {name} is None:")
-            writer.write(f"    {name} = {_default(writer, one, kind == 'int')}")
+            writer.write(f"    {name} = {default}")
         if len(one.axes) > 1 and isinstance(one.axes[1].size, Length):
             text = writer.length_texts[one.axes[1].size.name]
             writer.need("settled")
@@ -85,7 +86,7 @@ def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
 def _default(writer: TorchWriter, one: Node, whole: bool) -> str:
     default, sizes = writer.value(one.args[0]), ", ".join(writer.size(axis) for axis in one.axes)
     if not default.number:
-        return f"({aligned(default, '', one.axes)}).expand({sizes})"
+        return f"{default.wrapped if default.dims == one.axes else aligned(default, '', one.axes)}.expand({sizes})"
     return f"torch.full(({sizes},), {default.text}, dtype={'torch.long' if whole else 'dtype'}, device=device)"
 
 

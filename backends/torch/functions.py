@@ -65,6 +65,20 @@ def masked_softmax(x: Tensor, see: Tensor) -> Tensor:
     return x.masked_fill(~see & some, float("-inf")).softmax(dim=-1).masked_fill(~see, 0.0)
 
 
+def length_softmax(x: Tensor, visible: Tensor, see: Tensor | None = None) -> Tensor:
+    """exp(x) / sum[j if visible and see](exp(x)) over the last axis, 0 where not see.
+
+    An entry along a length that nobody may see adds nothing to the sum, but has a share like any other.
+    """
+    counted = (visible if see is None else visible & see).expand(x.shape)
+    top = x.masked_fill(~counted, float("-inf")).amax(dim=-1, keepdim=True).detach()
+    most = {torch.float64: 300.0, torch.float16: 5.0}.get(x.dtype, 40.0)  # of hidden entries: nothing overflows
+    e = (x - top.masked_fill(top == float("-inf"), 0.0)).clamp(max=most).exp()
+    total = torch.where(counted, e, 0.0).sum(dim=-1, keepdim=True)
+    share = e / total.masked_fill(total == 0, 1.0)
+    return share if see is None else torch.where(see, share, 0.0)
+
+
 def reduce_where(kind: str, x: Tensor, see: Tensor, dims: tuple[int, ...]) -> Tensor:
     """The reduction over the entries that `see` lets through; over nothing: 0, prod 1, max -∞, min ∞."""
     if kind == "count":

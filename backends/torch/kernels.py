@@ -76,12 +76,18 @@ def softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
     value = writer.value(at["x"])
     dims = (*(a for a in dict.fromkeys((*value.dims, *one.axes)) if a != one["axis"]), one["axis"])
     x = aligned(value, "", dims)
-    conditions = _conditions(writer, at, one["axis"], dims)
-    if not conditions:
+    visible = writer.visible([one["axis"]], "", dims)
+    see = [aligned(writer.value(at["see"]), "", dims)] if "see" in at else []
+    if not visible and not see:
         return Value(f"{x}.softmax(dim=-1)", "", dims)
-    writer.need("masked_softmax")
     sizes = ", ".join(writer.size(axis) for axis in dims)
-    return Value(f"masked_softmax({x}, ({' & '.join(conditions)}).expand({sizes}))", "", dims)
+    if len(value.dims) < len(dims):
+        x = f"{x}.expand({sizes})"
+    if visible:
+        writer.need("length_softmax")
+        return Value(f"length_softmax({', '.join([x, *visible, *see])})", "", dims)
+    writer.need("masked_softmax")
+    return Value(f"masked_softmax({x}, ({see[0]}).expand({sizes}))", "", dims)
 
 
 def log_softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:

@@ -26,9 +26,8 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
         if x is None:
             continue
         loop = one.args[0]
-        axes = ir.union((loop.args[0], x))
-        parts = {"x": ir.widen_to(x, axes)}
-        new[one] = kernels.make("running_sum", parts, axes, kind=one.kind, axis=loop["axis"], loop=loop["loop"])
+        parts = {"x": ir.widen_to(x, one.axes)}
+        new[one] = kernels.make("running_sum", parts, one.axes, kind=one.kind, axis=loop["axis"], loop=loop["loop"])
         origin = graph.origins.get(loop)
         told = "a loop that adds up is one running sum"
         ledger.fired("recognise", "running_sum", told, origin.span if origin else None)
@@ -45,7 +44,8 @@ def added(one: Node) -> Node | None:
         first = first.args[0]
     if not axis.ragged or loop["start"] or loop.args[1] is not ir.size(axis) or first is not ir.const(0):
         return None
-    if number is not ir.apply("+", ir.index(axis), ir.const(1)):
+    place = (ir.index(axis), ir.const(1))
+    if number not in (ir.apply("+", *place), ir.apply("+", *place[::-1])):
         return None
     (body,) = loop["body"]
     if body.op != "map" or body["fn"] != "+":

@@ -227,11 +227,11 @@ def test_head_checkpoint_as_base_model(tmp_path: Path) -> None:
 
 
 def test_unknown_architecture(tmp_path: Path) -> None:
-    folder = saved(tmp_path, "BertForTokenClassification")
+    folder = saved(tmp_path, "BertLMHeadModel")
     with pytest.raises(TransformulaError) as caught:
         reference(folder)
     text = str(caught.value)
-    assert "no model for the architecture BertForTokenClassification" in text
+    assert "no model for the architecture BertLMHeadModel" in text
     assert "BertModel" in text
     assert "BertForMaskedLM" in text
     assert "`entry=`" in text

@@ -212,6 +212,13 @@ block Stack(x[seq, d]) → [seq, d] = y[layers]
         "n = count[seq](tokens == 3), m[d] = min[seq](u), e = norm[seq](u @[d] w), last[seq] = u @[d] w + seq\n"
         "    where u = E[vocab = tokens]\n    weights E : [vocab, d]\n            w : [d]\n",
     ),
+    "shares": spec(
+        "softmax",
+        "model M(tokens[seq] as input_ids, kind[seq] as token_type_ids = 0) → "
+        "a[seq] = softmax[seq](u @[d] w), b[seq] = softmax[seq if tokens > 4](u @[d] w), "
+        "c[seq, d] = softmax[seq](u) ⊙ u\n"
+        "    where u = E[vocab = tokens]\n    weights E : [vocab, d]\n            w : [d]\n",
+    ),
     "nothing": spec(
         "",
         IDS + "mean[d] = mean[seq if tokens == 3](u), max[d] = max[seq if tokens == 3](u) , "

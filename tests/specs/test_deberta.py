@@ -1,8 +1,4 @@
-"""specs/deberta_v2.formula and specs/deberta.formula against the library's DeBERTa.
-
-The library keeps a float32 island in its float64 models, √(s · d), and version 1 another one in its norms; both are
-widened here, so that all else can be compared to 1e-10.
-"""
+"""specs/deberta_v2.formula against the library's DeBERTa v2, which v3 is, too."""
 
 import json
 from pathlib import Path
@@ -13,13 +9,13 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers.models.deberta import modeling_deberta
-from transformers.models.deberta_v2 import modeling_deberta_v2
 
 import transformula
 from tests.compiler.spec_tools import lowered
 from tests.specs.peers import agree, batch, network, saved
 from transformula.compiler import reference
+
+pytestmark = pytest.mark.usefixtures("no_islands")
 
 TINY = {
     "vocab_size": 31,
@@ -32,19 +28,6 @@ TINY = {
 HUB = {"relative_attention": True, "pos_att_type": "p2c|c2p", "position_biased_input": False}
 V2 = {**HUB, "share_att_key": True, "position_buckets": 4, "norm_rel_ebd": "layer_norm"}
 """What the authors' files say, and what a config of the library leaves out."""
-
-
-@pytest.fixture(autouse=True)
-def _no_islands(monkeypatch: pytest.MonkeyPatch) -> None:
-    def root(query: torch.Tensor, factor: int) -> torch.Tensor:
-        return torch.sqrt(torch.tensor(query.size(-1), dtype=torch.float64) * factor).to(query.dtype)
-
-    def norm(self: Any, x: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.variance_epsilon)
-
-    monkeypatch.setattr(modeling_deberta, "scaled_size_sqrt", root)
-    monkeypatch.setattr(modeling_deberta_v2, "scaled_size_sqrt", root)
-    monkeypatch.setattr(modeling_deberta.DebertaLayerNorm, "forward", norm)
 
 
 def v2(**more: Any) -> Any:
@@ -183,42 +166,3 @@ def test_buckets_of_far_keys(tmp_path: Path) -> None:
     wanted = model(torch.from_numpy(ids)).last_hidden_state.detach().numpy()
     found = transformula.load(folder, dtype="float64")(ids)["last_hidden_state"]
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
-
-
-# --- version 1 ----------------------------------------------------------------------------------------------
-
-MODELS_1: dict[str, dict[str, Any]] = {
-    "DebertaModel": {},
-    "DebertaForMaskedLM": {"hidden_act": "gelu_new"},
-    "DebertaForSequenceClassification": {"num_labels": 5, "pooler_hidden_act": "relu"},
-    "DebertaForTokenClassification": {"num_labels": 1},
-    "DebertaForQuestionAnswering": {},
-}
-UNUSUAL_1: list[dict[str, Any]] = [
-    {},
-    {"pos_att_type": ["c2p"], "relative_attention": True, "max_relative_positions": 3},
-    {"pos_att_type": ["p2c"], "relative_attention": True, "type_vocab_size": 2},
-    {"pos_att_type": [], "relative_attention": True, "num_hidden_layers": 1},
-    {"pos_att_type": ["c2p", "p2c", "p2p"], "relative_attention": True, "position_biased_input": False},
-    {"pos_att_type": "c2p|p2c", "relative_attention": False},
-    {**HUB, "talking_head": True},
-    {**HUB, "max_relative_positions": 2, "num_attention_heads": 1, "hidden_act": "relu"},
-    {**HUB, "embedding_size": 5, "type_vocab_size": 1, "layer_norm_eps": 0.5},
-    {**HUB, "hidden_size": 7, "num_attention_heads": 7, "intermediate_size": 1, "position_biased_input": True},
-]
-
-
-def v1(**more: Any) -> Any:
-    return transformers.DebertaConfig(**{**TINY, **more})
-
-
-@pytest.mark.parametrize("kind", MODELS_1)
-def test_version_1(tmp_path: Path, kind: str) -> None:
-    made = v1(**{**HUB, **MODELS_1[kind]})
-    agree(saved(tmp_path, kind, made), kind, given(made))
-
-
-@pytest.mark.parametrize("more", UNUSUAL_1, ids=str)
-def test_unusual_version_1(tmp_path: Path, more: dict[str, Any]) -> None:
-    made = v1(**more)
-    agree(saved(tmp_path, "DebertaModel", made), "DebertaModel", given(made))

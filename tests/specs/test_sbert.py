@@ -17,12 +17,14 @@ ENCODERS = {
     "XLMRoberta": "sbert over roberta",
     "Electra": "sbert over electra",
     "Albert": "sbert over albert",
+    "Deberta": "sbert over deberta",
     "DebertaV2": "sbert over deberta_v2",
     "MPNet": "sbert_tokens over mpnet",
     "DistilBert": "sbert_tokens over distilbert",
 }
 
 
+@pytest.mark.usefixtures("no_islands")
 @pytest.mark.parametrize("mode", ["mean", ["cls", "max"]], ids=str)
 @pytest.mark.parametrize("family", ENCODERS)
 def test_sentences(tmp_path: Path, family: str, mode: Any) -> None:

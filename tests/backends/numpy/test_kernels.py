@@ -22,6 +22,7 @@ from transformula.backends.numpy.kernels import (
     gelu,
     gelu_tanh,
     layer_norm,
+    length_softmax,
     linear,
     log_softmax,
     masked_softmax,
@@ -205,6 +206,19 @@ def test_masked_softmax() -> None:
     np.testing.assert_allclose(got, e / np.where(total == 0, 1, total))
     assert (got[:, 1] == 0).all()
     assert (got[:, ~see] == 0).all()
+
+
+def test_hidden_entries_of_a_length_add_nothing_to_the_sum() -> None:
+    """They have a share like any other; `see` decides what is 0. A hidden score of any size overflows nothing."""
+    x, visible = fresh(2, 3, 5), np.array([1, 1, 0, 1, 1], bool)
+    see = np.array([[1, 1, 1, 1, 0], [0, 0, 0, 0, 0], [0, 1, 1, 0, 0]], bool)
+    e = np.exp(x)
+    np.testing.assert_allclose(length_softmax(x.copy(), visible), e / e[..., visible].sum(-1, keepdims=True))
+    total = np.where(visible & see, e, 0).sum(-1, keepdims=True)
+    np.testing.assert_allclose(length_softmax(x.copy(), visible, see), np.where(see, e / np.where(total, total, 1), 0))
+    x[..., 2] = 1e30
+    for dtype in (np.float32, np.float64):
+        assert np.isfinite(length_softmax(x.astype(dtype), visible) * 1e15).all()
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -413,9 +427,8 @@ def test_segments(lengths: list[int], holes: bool, rest: tuple[int, ...]) -> Non
         for got, want in zip(found, wanted, strict=True):
             np.testing.assert_allclose(got[number], want, atol=1e-14)
         e = np.exp(x[rows])
-        if visible is not None:
-            e[~visible[rows]] = 0
-        np.testing.assert_allclose(weights[rows], e / np.where(e.sum(0) == 0, 1, e.sum(0)), atol=1e-14)
+        total = (e if visible is None else e[visible[rows]]).sum(0)
+        np.testing.assert_allclose(weights[rows], e / np.where(total == 0, 1, total), rtol=1e-13)
         np.testing.assert_array_equal(
             segment_first(x, lengths)[number], x[rows][0] if lengths[number] else zero
         )

@@ -1,0 +1,32 @@
+"""Softmax and log-softmax of values with all their axes, along the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...compiler.ir import Node
+from .values import Unsupported, Value
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+
+def write(writer: Writer, one: Node, at: Mapping[str, Node]) -> Value:
+    """The call of the run-time kernel, with what may be seen."""
+    name = one["name"]
+    value = writer.value(at["x"])
+    lead, dims = writer.order(one, [value])
+    dims = (*(axis for axis in dims if axis != one["axis"]), one["axis"])
+    visible = writer.visible([one["axis"]], lead, dims)
+    see = [writer.fit(writer.value(at["see"]), lead, dims)] if "see" in at else []
+    sizes = ", ".join(writer.lead_sizes(lead) + [writer.size(axis) for axis in dims])
+    fresh = f"np.array(np.broadcast_to({writer.fit(value, lead, dims)}, ({sizes},)), {writer.dtype})"
+    if name == "log_softmax" or not (visible or see):
+        if visible or see:
+            raise Unsupported("log_softmax along a length")
+        writer.need(name)
+        return Value(f"{name}({fresh})", lead, dims, owned=True)
+    kernel = "length_softmax" if visible else "masked_softmax"
+    writer.need(kernel)
+    return Value(f"{kernel}({', '.join([fresh, *visible, *see])})", lead, dims, owned=True)
