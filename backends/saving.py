@@ -48,12 +48,8 @@ class Origin:
             place.mkdir(parents=True, exist_ok=True)
             tensors = back_in_place(self.stored, self.table, self.weights())
             inside = self.folder.weights.relative_to(self.folder.path)
-            _replace(place / inside / WEIGHTS_FILE, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
-            for pattern in BESIDE:
-                for source in sorted({*self.folder.path.glob(pattern), *self.folder.weights.glob(pattern)}):
-                    copy = place / source.relative_to(self.folder.path)
-                    if source.is_file() and not (copy.exists() and copy.samefile(source)):
-                        _replace(copy, partial(shutil.copyfile, source))
+            replace_file(place / inside / WEIGHTS_FILE, partial(save_file, tensors, metadata={"format": "pt"}))
+            copy_beside(self.folder.path, self.folder.weights, place)
         except OSError as fault:
             raise error("K012", f"{place} cannot be written: {fault.strerror or fault}") from None
         return place
@@ -75,7 +71,16 @@ def back_in_place(stored: Stored, table: Table, weights: Mapping[str, Any]) -> d
     return made
 
 
-def _replace(path: Path, write: Callable[[str], Any]) -> None:
+def copy_beside(folder: Path, weights: Path, place: Path) -> None:
+    """Copies config and tokenizer of a folder whose weights lie in `weights`, to the same places in another."""
+    for pattern in BESIDE:
+        for source in sorted({*folder.glob(pattern), *weights.glob(pattern)}):
+            copy = place / source.relative_to(folder)
+            if source.is_file() and not (copy.exists() and copy.samefile(source)):
+                replace_file(copy, partial(shutil.copyfile, source))
+
+
+def replace_file(path: Path, write: Callable[[str], Any]) -> None:
     """Writes beside the place, then renames."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

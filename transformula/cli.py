@@ -227,6 +227,24 @@ def explain(spec: str, as_json: bool, **chosen: Any) -> None:
     explain_report(explained(_compiled(spec, **chosen)), as_json)
 
 
+@command("transformula convert ./old-model -o ./new-model")
+@click.argument("folder", type=PATH)
+@click.option("-o", "--out", type=PATH, metavar="FOLDER", help="Where to write; by default into the folder itself.")
+def convert(folder: Path, out: Path | None) -> None:
+    """Write pickled weights (pytorch_model.bin) as safetensors, which `run` and `load` read.
+
+    FOLDER holds config.json and the pickle. Only tensors are taken from it; nothing in it is run. Needs PyTorch.
+    """
+    from importlib import import_module
+
+    from .grammar.diagnostics import error
+
+    if not folder.is_dir():
+        raise error("C630", f"no model's folder here: {folder}", help="Give the folder that holds pytorch_model.bin.")
+    made = import_module(".backends.torch.convert", __package__).convert(folder, out or folder)
+    click.echo(made, err=True)
+
+
 @command("transformula specs")
 def specs() -> None:
     """List the specs that are shipped."""

@@ -35,7 +35,7 @@ WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 PICKLED = (
     "holds pickled weights only, which can run any code when they are read, so they are refused. Save it "
-    "again as safetensors: AutoModel.from_pretrained(folder).save_pretrained(folder, safe_serialization=True)"
+    "as safetensors: transformula convert FOLDER"
 )
 
 
