@@ -5,10 +5,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint slow bench venv clean
+.PHONY: help demo test lint slow bench spec-lines venv clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: $(VENV)/demo.stamp ## compile a spec and run it on a real model, needs no PyTorch
 	$(BIN)/python examples/demo.py
@@ -26,6 +26,9 @@ slow: $(VENV)/test.stamp ## run the slow tests only
 
 bench: $(VENV)/test.stamp ## run the benchmarks
 	$(BIN)/python -m benchmarks
+
+spec-lines: $(VENV)/test.stamp ## lines of each spec beside the library's file
+	$(BIN)/python benchmarks/spec_lines.py
 
 venv: $(VENV)/test.stamp ## create .venv with all that the tests need, for an editor
 

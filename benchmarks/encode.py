@@ -162,6 +162,21 @@ def with_transformula(folder: Path, ids: Array, mask: Array) -> Contender:
     return lambda: np.asarray(model(input_ids=ids, attention_mask=mask)["sentence_embedding"])
 
 
+def with_transformula_torch(folder: Path, ids: Array, mask: Array) -> Contender:
+    """The generated PyTorch module, on the same padded batches as the libraries."""
+    import torch
+
+    import transformula
+
+    model = transformula.load(folder, backend="torch").module
+
+    def encode(ids: Array, mask: Array) -> Array:
+        with torch.inference_mode():
+            return np.asarray(model(torch.from_numpy(ids), torch.from_numpy(mask))["sentence_embedding"])
+
+    return padded(encode, ids, mask)
+
+
 def contenders(folder: Path, ids: Array, mask: Array, threads: int) -> dict[str, Contender]:
     """Whatever can be imported here; what cannot is named on stderr."""
     hand = MiniLM(folder)
@@ -171,6 +186,7 @@ def contenders(folder: Path, ids: Array, mask: Array, threads: int) -> dict[str,
     }
     optional: dict[str, Callable[[], Contender]] = {
         "transformula numpy": lambda: with_transformula(folder, ids, mask),
+        "transformula torch": lambda: with_transformula_torch(folder, ids, mask),
         "transformers sdpa": lambda: with_transformers(folder, ids, mask),
         "sentence-transformers": lambda: with_sentence_transformers(folder, ids, mask),
         "ctranslate2": lambda: with_ctranslate2(folder, ids, mask, threads),
