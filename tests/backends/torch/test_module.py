@@ -171,8 +171,10 @@ def test_given_positions_win() -> None:
 
 
 def test_attributes_never_hide_those_of_a_module() -> None:
-    public = {name for name in dir(nn.Module()) if not name.startswith("_")}
-    assert public <= {*METHODS, "dump_patches", "call_super_init"}
+    # in an interpreter of its own: libraries that other tests import add methods to nn.Module
+    script = "import torch; print(*(name for name in dir(torch.nn.Module()) if not name.startswith('_')))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {*METHODS}
     text = "model M(tokens[seq] as input_ids) → y[seq, d] = E[vocab = tokens] + train\n"
     text += "    weights E : [vocab, d] ~ normal(0.02)\n            train : [d] ~ 1\n"
     spec = "spec s\nconfig\n    vocab = 5\n    d = 3\n" + text
