@@ -36,6 +36,13 @@ class Axis:
     owner: Axis | None = None
     tag: int = 0
 
+    def __post_init__(self) -> None:
+        # axes are looked up everywhere: a hash of all fields each time was a fifth of a check
+        object.__setattr__(self, "_hash", hash((self.name, self.size, self.owner, self.tag)))
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined,no-any-return]
+
     @property
     def ragged(self) -> bool:
         """Whether the size is a length that differs from owner to owner."""
