@@ -47,8 +47,9 @@ $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
 	touch $@
 
 # The tests compare with the libraries, so here the model's declared dependencies are wanted. rxnmapper holds a small
-# ALBERT with pickled weights; only these files of it are read.
+# ALBERT with pickled weights; only these files of it are read, and it stays out of site-packages, where its own `tests`
+# would hide ours.
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[test,demo]'
-	$(BIN)/python -m pip install --quiet --no-deps rxnmapper
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/models rxnmapper
 	touch $@

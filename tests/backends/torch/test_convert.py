@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import pickle
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,8 @@ def pickled(folder: Path, kind: str = "BertModel") -> Path:
 
 
 def rxn_folder() -> Path:
-    """The small ALBERT (MIT) that the package rxnmapper carries; the package itself is not imported."""
-    spec = importlib.util.find_spec("rxnmapper")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    (config,) = Path(spec.submodule_search_locations[0]).rglob("albert*/config.json")
+    """The small ALBERT (MIT) of the package rxnmapper, which the Makefile lays beside the installed packages."""
+    (config,) = (Path(sys.prefix) / "models" / "rxnmapper").rglob("albert*/config.json")
     return config.parent
 
 
