@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..compiler import lower, pipeline, reference
 from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
-from ..compiler.driver import Compiled
+from ..compiler.driver import Compiled, lowered
 from ..compiler.ir import Graph, walk_all
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
 from .checkpoint_table import checkpoint_table
@@ -121,7 +121,7 @@ def load(
         raise error("C622", f"dtype = {dtype!r} is none of {', '.join(engine.DTYPES)}")
     found = read_model_folder(folder, spec, entry)
     config = Config(found.module, found.config)
-    graph = lower.lower_entry(lower.choose_entry(found.module, found.entry), config)
+    graph = lowered(found.module, config, lower.choose_entry(found.module, found.entry))
     stored, table, graph, left_out = _weights(found, graph, config, strict)
     until = "formula" if backend == REFERENCE else None
     stages, ledger = pipeline.run(graph, without=passes_left_out(backend), until=until)

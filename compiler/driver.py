@@ -21,7 +21,7 @@ from . import checking, lower, pipeline
 from .config import Config
 from .ir import Graph
 from .ledger import Ledger
-from .modules import Loader, Module, read_source
+from .modules import Entry, Loader, Module, read_source
 from .scope import Session
 
 
@@ -79,13 +79,18 @@ def compile_graph(
     module = spec if isinstance(spec, Module) else load_module(spec)
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
-    with checking.deep():
-        try:
-            graph = lower.lower_entry(chosen, made)
-        except TransformulaError as fault:  # told where the reader's own file goes wrong, as `check` does
-            raise TransformulaError(checking.settled(fault.diagnostics, module.file.span.source.name)) from None
+    graph = lowered(module, made, chosen)
     stages, ledger = pipeline.run(graph, without, only, until)
     return Compiled(module, made, chosen.name, stages, ledger)
+
+
+def lowered(module: Module, config: Config, entry: Entry) -> Graph:
+    """The formula graph of a model; mistakes are told where the reader's own file goes wrong, as `check` does."""
+    with checking.deep():
+        try:
+            return lower.lower_entry(entry, config)
+        except TransformulaError as fault:
+            raise TransformulaError(checking.settled(fault.diagnostics, module.file.span.source.name)) from None
 
 
 def _known(module: Module, settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -78,6 +78,7 @@ from .nodes import (
     Size,
     invariants,
     node,
+    ordered,
     walk,
     walk_all,
 )
@@ -113,6 +114,7 @@ __all__ = [
     "loop",
     "merge",
     "node",
+    "ordered",
     "past",
     "pick",
     "position",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -117,8 +117,8 @@ def _free(op: str, args: tuple[Node, ...], attrs: dict[str, Any]) -> frozenset[i
 # --------------------------------------------------------------------------------------------------- walking
 
 
-def walk(roots: Iterable[Node], enter: Callable[[Node], bool] = lambda one: True) -> Iterator[Node]:
-    """Every node below the roots once, arguments first; bodies of loops are not entered."""
+def ordered(roots: Iterable[Node], below: Callable[[Node], Sequence[Node]]) -> Iterator[Node]:
+    """Every node that `below` leads to from the roots, once, after what is below it; without recursion."""
     done: set[Node] = set()
     stack: list[tuple[Node, bool]] = [(one, False) for one in reversed(tuple(roots))]
     while stack:
@@ -130,25 +130,17 @@ def walk(roots: Iterable[Node], enter: Callable[[Node], bool] = lambda one: True
             yield one
         else:
             stack.append((one, True))
-            if enter(one):
-                stack.extend((arg, False) for arg in reversed(one.args) if arg not in done)
+            stack.extend((arg, False) for arg in reversed(below(one)) if arg not in done)
+
+
+def walk(roots: Iterable[Node], enter: Callable[[Node], bool] = lambda one: True) -> Iterator[Node]:
+    """Every node below the roots once, arguments first; bodies of loops are not entered."""
+    return ordered(roots, lambda one: one.args if enter(one) else ())
 
 
 def walk_all(roots: Iterable[Node]) -> Iterator[Node]:
     """Every node below the roots once, the bodies of loops included (before their loop)."""
-    seen: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(one, False) for one in reversed(tuple(roots))]
-    while stack:
-        one, ready = stack.pop()
-        if one in seen:
-            continue
-        if ready:
-            seen.add(one)
-            yield one
-        else:
-            stack.append((one, True))
-            below = (*one.args, *one["body"]) if one.op == "loop" else one.args
-            stack.extend((arg, False) for arg in reversed(below) if arg not in seen)
+    return ordered(roots, lambda one: (*one.args, *one["body"]) if one.op == "loop" else one.args)
 
 
 def invariants(body: Iterable[Node], ident: int) -> tuple[Node, ...]:

@@ -237,10 +237,6 @@ def convert(folder: Path, out: Path | None) -> None:
     """
     from importlib import import_module
 
-    from .grammar.diagnostics import error
-
-    if not folder.is_dir():
-        raise error("C630", f"no model's folder here: {folder}", help="Give the folder that holds pytorch_model.bin.")
     made = import_module(".backends.torch.convert", __package__).convert(folder, out or folder)
     click.echo(made, err=True)
 

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 
-FILES = ("kernels", "dense", "border", "results", "weights")
-"""The files of this folder that hold run-time functions, in the order in which they are copied."""
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -22,14 +19,14 @@ class Piece:
     is_type: bool
 
 
-@lru_cache(maxsize=1)
-def _library() -> tuple[dict[str, Piece], dict[str, str]]:
+@lru_cache(maxsize=8)
+def _read(package: str, files: tuple[str, ...]) -> tuple[dict[str, Piece], dict[str, str]]:
     """Each top-level name with its piece; and each imported name with its import line."""
     found: dict[str, Piece] = {}
     imports: dict[str, str] = {}
     place = 0
-    for file in FILES:
-        text = resources.files(__package__).joinpath(f"{file}.py").read_text("utf-8")
+    for file in files:
+        text = resources.files(package).joinpath(f"{file}.py").read_text("utf-8")
         lines = text.split("\n")
         for part in ast.parse(text).body:
             if isinstance(part, ast.Import | ast.ImportFrom):
@@ -67,12 +64,6 @@ def _defined(part: ast.stmt) -> list[str]:
     return []
 
 
-def names() -> frozenset[str]:
-    """All run-time names, which generated names must keep clear of."""
-    found, imports = _library()
-    return frozenset((*found, *imports))
-
-
 @dataclass(frozen=True)
 class Copied:
     """Texts for a standalone module: import lines, those that types need, type aliases, functions and constants."""
@@ -83,22 +74,41 @@ class Copied:
     texts: list[str]
 
 
-def copied(wanted: Iterable[str], typed: Iterable[str] = ()) -> Copied:
-    """The wanted names and all that they mention, in the library's order; `typed` are names in the module's own types.
+@dataclass(frozen=True)
+class Library:
+    """The run-time functions in some files of a package."""
 
-    Annotations are never evaluated in a generated module, so what they alone name costs nothing at its start.
-    """
-    found, imports = _library()
-    chosen = _closure(wanted, found)
-    functions = sorted((found[n] for n in chosen if not found[n].is_type), key=lambda piece: piece.place)
-    aliases = sorted((found[n] for n in chosen if found[n].is_type), key=lambda piece: piece.place)
-    running = {name for piece in functions for name in _evaluated(piece.text)}
-    annotating = {name for piece in (*functions, *aliases) for name in piece.mentions} | set(typed)
-    lines = {imports[name] for name in running if name in imports} | {"import numpy as np"}
-    others = {imports[name] for name in annotating if name in imports} - lines
-    return Copied(
-        _sorted(lines), _sorted(others), [piece.text for piece in aliases], [piece.text for piece in functions]
-    )
+    package: str
+    files: tuple[str, ...]
+
+    def names(self) -> frozenset[str]:
+        """All run-time names, which generated names must keep clear of."""
+        found, imports = _read(self.package, self.files)
+        return frozenset((*found, *imports))
+
+    def copied(self, wanted: Iterable[str], typed: Iterable[str] = ()) -> Copied:
+        """The wanted names and all that they mention, in the library's order.
+
+        `typed` are names in the module's own types. Annotations are never evaluated in a generated module, so what
+        they alone name costs nothing at its start.
+        """
+        found, imports = _read(self.package, self.files)
+        chosen = _closure(wanted, found)
+        functions = sorted((found[n] for n in chosen if not found[n].is_type), key=lambda piece: piece.place)
+        aliases = sorted((found[n] for n in chosen if found[n].is_type), key=lambda piece: piece.place)
+        running = {name for piece in functions for name in _evaluated(piece.text)}
+        annotating = {name for piece in (*functions, *aliases) for name in piece.mentions} | set(typed)
+        lines = {imports[name] for name in running if name in imports} | {"import numpy as np"}
+        others = {imports[name] for name in annotating if name in imports} - lines
+        return Copied(
+            _sorted(lines), _sorted(others), [piece.text for piece in aliases], [piece.text for piece in functions]
+        )
+
+
+NUMPY = Library("transformula.backends.numpy", ("kernels", "dense", "border", "results", "weights"))
+"""The files of this folder that hold run-time functions, in the order in which they are copied."""
+
+names, copied = NUMPY.names, NUMPY.copied
 
 
 def _closure(wanted: Iterable[str], found: dict[str, Piece]) -> set[str]:

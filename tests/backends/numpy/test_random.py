@@ -120,15 +120,27 @@ def used_text(seed: int) -> str:
     return f"{head}model M{model}"
 
 
-@pytest.mark.parametrize("seed", [*range(40), 43, 61, 71, 74, 82, 127, 192, 202, 241, 394])
-def test_random_model(seed: int) -> None:
+def check(seed: int) -> bool:
+    """Whether the model of this seed was compared: one that grows beyond what float64 compares is not."""
     text = used_text(seed)
     made = zoo.program(text)
     given = zoo.inputs("any")
     wanted = zoo.reference_results(made.compiled.formula, given)
     size = max(float(np.abs(value).max(initial=0)) for value in wanted.values())
     if not np.isfinite(size) or size > 1e12:
-        return  # it grew beyond what float64 compares
+        return False
     for names in (None, *([name] for name in wanted)):
         found = zoo.model(made)(**given, outputs=names)
         assert zoo.difference(found, {n: wanted[n] for n in found}) < 1e-9, text
+    return True
+
+
+@pytest.mark.parametrize("seed", [*range(40), 43, 61, 71, 74, 82, 127, 192, 202, 241, 394])
+def test_random_model(seed: int) -> None:
+    assert check(seed), "choose another seed"
+
+
+@pytest.mark.slow
+def test_many_random_models() -> None:
+    compared = sum(check(seed) for seed in range(400, 1000))
+    assert compared > 300
