@@ -184,7 +184,7 @@ def _restore(value: Array, axes: tuple[Axis, ...], places: Mapping[str, _Places]
         raise error(
             "I801",
             f"{graph.name} reads an entry that does not exist",
-            help="An id may be larger than its table, or a text longer than the position table.",
+            help="An id may be larger than its table, a text longer than its table, or a number beyond float64.",
         )
     return value
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.compiler import zoo
 from tests.compiler.spec_tools import rng
+from transformula import TransformulaError
 
 PARTS = """
 block Lin(x[d]) → [d] = x @ W + b
@@ -125,7 +126,12 @@ def check(seed: int) -> bool:
     text = used_text(seed)
     made = zoo.program(text)
     given = zoo.inputs("any")
-    wanted = zoo.reference_results(made.compiled.formula, given)
+    try:
+        wanted = zoo.reference_results(made.compiled.formula, given)
+    except TransformulaError as fault:  # the naive exponentials of the reference overflow first: ∞ / ∞
+        if fault.diagnostics[0].code == "I801":
+            return False
+        raise
     size = max(float(np.abs(value).max(initial=0)) for value in wanted.values())
     if not np.isfinite(size) or size > 1e12:
         return False
@@ -143,4 +149,4 @@ def test_random_model(seed: int) -> None:
 @pytest.mark.slow
 def test_many_random_models() -> None:
     compared = sum(check(seed) for seed in range(400, 1000))
-    assert compared > 300
+    assert compared > 580
