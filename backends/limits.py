@@ -16,7 +16,7 @@ def input_rows(graph: Graph) -> tuple[InputRow, ...]:
             one.name,
             one.kind,
             tuple(str(a.size) if isinstance(a.size, int) else a.name for a in one.axes),
-            one.required,
+            one.instead or one.required,
         )
         for one in graph.inputs
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,20 +15,31 @@ import numpy.typing as npt
 from ..compiler import lower, pipeline, reference
 from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
-from ..compiler.driver import Compiled, lowered
+from ..compiler.driver import Compiled, compile_losses, lowered
 from ..compiler.ir import Graph, walk_all
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
 from .checkpoint_table import checkpoint_table
 from .folder import ModelFolder, read_model_folder, unused_keys
 from .limits import input_rows, limit_rows, mask_rows
-from .numpy.border import COUNTED, check_call
+from .numpy.border import COUNTED, check_call, chosen_loss
+from .numpy.results import listed
 from .numpy.weights import Stored, Table, Weights, assemble, left_over, missing_weights, read_stored
+from .objectives import loss_rows
 from .program import BACKENDS, Program, passes_left_out
 from .saving import Origin
 
 Array = npt.NDArray[Any]
 Forward = Callable[[dict[str, Array], list[str]], Mapping[str, Any]]
 REFERENCE = "reference"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A program with its weights: `forward` takes arrays by name and computes the results asked for."""
+
+    program: Program
+    forward: Forward
+    module: Any
 
 
 class LoadedModel:
@@ -40,9 +51,12 @@ class LoadedModel:
     the object of the generated class (with backend="torch" an nn.Module).
     """
 
-    def __init__(self, program: Program, origin: Origin, forward: Forward, dtype: str, module: Any = None) -> None:
-        self.program, self.dtype, self.backend = program, dtype, program.backend
-        made, folder = program.compiled, origin.folder
+    def __init__(
+        self, engine: Engine, showing: Callable[[tuple[str, ...]], Engine], origin: Origin, dtype: str
+    ) -> None:
+        self.program, self.module = engine.program, engine.module
+        self.dtype, self.backend = dtype, engine.program.backend
+        made, folder = self.program.compiled, origin.folder
         self.config = made.config.effective()
         self.unused_config_keys = unused_keys(folder.config, made.config.unread())
         self.spec_name, self.entry = folder.spec_name, made.entry
@@ -50,11 +64,19 @@ class LoadedModel:
         self.unused_weights: list[str] = []
         self.left_out: dict[str, str] = {}
         self._border = input_rows(made.formula), mask_rows(made.formula), limit_rows(made.formula)
+        self._losses = loss_rows(made)
         rows = [row for row in self._border[2] if row[0] == "position" or row[0].startswith(COUNTED)]
         places = [limit for _, table, limit in rows if table]
         self.max_length = min([*places, *([folder.max_length] if folder.max_length else [])], default=None)
-        self._forward = forward
-        self.module, self._origin = module, origin
+        self._showing = showing
+        self._engines: dict[tuple[str, ...], Engine] = {(): engine}
+        self._origin = origin
+
+    @property
+    def shows(self) -> tuple[str, ...]:
+        """The results on demand: hidden_states, attentions, …"""
+        shown = self.program.compiled.module.entries[self.entry].definition.body.shows
+        return tuple(one.name or "" for one in shown)
 
     def __call__(
         self,
@@ -65,19 +87,42 @@ class LoadedModel:
     ) -> dict[str, Any]:
         """The results by name for a batch, padded on either side; `outputs` chooses some of them.
 
-        Raises `TransformulaError` for wrong inputs.
+        With labels, the objective's `loss` is one of them. A result on demand is asked for by its name in `outputs`,
+        or by output_hidden_states=True and its like, and has a value for each step. Raises `TransformulaError` for
+        wrong inputs.
         """
+        wanted = self._asked(others, outputs)
+        names = [out.name for out in self.program.compiled.formula.outputs if outputs is None or out.name in outputs]
         given = {"input_ids": input_ids, "attention_mask": attention_mask, **others}
         try:
-            arrays = check_call(given, *self._border)
+            arrays = check_call(given, *self._border, self._losses)
         except ValueError as fault:
             raise error("R910", f"{self.entry}: {fault}") from None
+        arrays = {name: value for name, value in arrays.items() if given.get(name) is not None}
+        found = self._engine(wanted).forward(arrays, [*names, *wanted])
+        more = [name for name in found if name not in (*names, *wanted)]
+        return {name: found[name] for name in (*more, *names, *wanted)}
+
+    def _asked(self, others: dict[str, Any], outputs: Any) -> tuple[str, ...]:
+        """The results on demand that a call asks for; flags are taken out of its inputs."""
+        flags = {f"output_{name}": name for name in self.shows}
+        default = self._origin.folder.config
+        wanted = {name for flag, name in flags.items() if others.pop(flag, None) or default.get(flag) is True}
         known = [out.name for out in self.program.compiled.formula.outputs]
         for name in outputs or ():
-            if name not in known:
+            if name in self.shows:
+                wanted.add(name)
+            elif name not in known:
                 missing = self.left_out.get(name, f"{self.entry} has no result `{name}`")
-                raise error("R912", missing, help=did_you_mean(name, known) or f"It has {', '.join(known)}.")
-        return dict(self._forward(arrays, list(outputs) if outputs is not None else known))
+                told = [*known, *self.shows]
+                raise error("R912", missing, help=did_you_mean(name, told) or f"It has {', '.join(told)}.")
+        return tuple(name for name in self.shows if name in wanted)
+
+    def _engine(self, shows: tuple[str, ...]) -> Engine:
+        """The program that computes such results, too; made when first asked for, over the same weights."""
+        if shows not in self._engines:
+            self._engines[shows] = self._showing(shows)
+        return self._engines[shows]
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Writes a folder that the ecosystem reads: config.json, tokenizer, and model.safetensors with the weights.
@@ -121,16 +166,29 @@ def load(
         raise error("C622", f"dtype = {dtype!r} is none of {', '.join(engine.DTYPES)}")
     found = read_model_folder(folder, spec, entry)
     config = Config(found.module, found.config)
-    graph = lowered(found.module, config, lower.choose_entry(found.module, found.entry))
-    stored, table, graph, left_out = _weights(found, graph, config, strict)
-    until = "formula" if backend == REFERENCE else None
-    stages, ledger = pipeline.run(graph, without=passes_left_out(backend), until=until)
-    program = Program(Compiled(found.module, config, graph.name, stages, ledger), backend)
+    chosen = lower.choose_entry(found.module, found.entry)
+    stored, table, graph, left_out = _weights(found, lowered(found.module, config, chosen), config, strict)
     weights = _checked(lambda: assemble(stored, table, strict), found.weights, "")
-    forward, module = engine.forward(program, weights, dtype, threads, device) if engine else _reference(graph, weights)
+    results = [out.name for out in graph.outputs]
+
+    def made(graph: Graph, like: Any) -> Engine:
+        left, until = passes_left_out(backend), None if engine else "formula"
+        stages, ledger = pipeline.run(graph, without=left, until=until)
+        losses = compile_losses(found.module, config, graph, without=left, until=until)
+        program = Program(Compiled(found.module, config, graph.name, stages, ledger, losses), backend)
+        if engine is None:
+            return Engine(program, _reference(program, weights), None)
+        return Engine(program, *engine.forward(program, weights, dtype, threads, device, like))
+
+    first = made(graph, None)
+
+    def showing(shows: tuple[str, ...]) -> Engine:
+        whole = lowered(found.module, config, chosen, shows)
+        return made(restricted(whole, [*results, *shows]) if left_out else whole, first.module)
+
     current = engine.weights_of if engine else lambda program, module: weights
-    origin = Origin(found, stored, table, lambda: {**weights, **current(program, module)})
-    model = LoadedModel(program, origin, forward, dtype if engine else "float64", module)
+    origin = Origin(found, stored, table, lambda: {**weights, **current(first.program, first.module)})
+    model = LoadedModel(first, showing, origin, dtype if engine else "float64")
     model.left_out = left_out
     model.unused_weights = left_over(stored, table)
     return model
@@ -189,13 +247,27 @@ def _without(text: str, path: Path) -> str:
 # --------------------------------------------------------------------------------------------------- backends
 
 
-def _reference(graph: Graph, weights: Weights) -> tuple[Forward, None]:
+def _reference(program: Program, weights: Weights) -> Forward:
+    compiled = program.compiled
     wide = {name: np.asarray(value, np.float64) for name, value in weights.items()}
+    rows = {row[0]: row for row in loss_rows(compiled)}
 
-    def forward(given: dict[str, Array], outputs: list[str]) -> Mapping[str, Array]:
-        return reference.run(restricted(graph, outputs), wide, given)
+    def forward(given: dict[str, Array], outputs: list[str]) -> Mapping[str, Any]:
+        loss = chosen_loss(given, tuple(rows.values()))
+        own = [] if loss is None else [name for name, _, _, _ in loss[1]]
+        needed = [*outputs, *(name for name in (loss[2] if loss else ()) if name not in outputs)]
+        inputs = {name: value for name, value in given.items() if name not in own}
+        graph = restricted(compiled.formula, [name for name in needed if name not in inputs])
+        found = reference.run(graph, wide, inputs)
+        made: dict[str, Any] = {}
+        for one in compiled.losses if loss is not None else ():
+            if loss is not None and one.entry == loss[0]:
+                takes = reference.allowed_inputs(one.formula)
+                made = dict(reference.run(one.formula, {}, {n: v for n, v in {**given, **found}.items() if n in takes}))
+        steps = {out.name: (1, out.listed) for out in graph.outputs if out.listed}
+        return {**made, **listed({name: found[name] for name in outputs}, steps)}
 
-    return forward, None
+    return forward
 
 
 __all__ = ["LoadedModel", "TransformulaError", "load", "restricted"]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, Span
-from . import arithmetic, binding, builtins, entering, expressions, instances, ir, refusals, wording
+from . import arithmetic, binding, builtins, entering, expressions, instances, ir, refusals, showing, wording
 from . import scope as scopes
 from .config import Config
 from .entering import Entering
@@ -186,7 +186,15 @@ def _run(
         outputs = results(inner, going.definition)
     leave = _leaving(going, inner)
     made = {name: leave(value) for name, value in outputs.items()}
-    return Record(made, lambda name, span: leave(inner.part(name, span)), going.entry.name)
+    return Record(made, lambda name, span: _left(inner.part(name, span), leave), going.entry.name)
+
+
+def _left(found: Value, leave: Callable[[Value], Value]) -> Value:
+    """A named part of a call for its caller; the part of a call inside has parts, too."""
+    if not isinstance(found, Record):
+        return leave(found)
+    outputs = {name: leave(value) for name, value in found.outputs.items()}
+    return Record(outputs, lambda name, span: _left(found.part(name, span), leave), found.name)
 
 
 @contextmanager
@@ -271,6 +279,7 @@ def _fill(going: Entering, inner: Scope) -> None:
             value = _as_map(inner, param, value)
         inner.values[param.name] = value
     inner.take(going.definition.body.where)
+    showing.register_all(inner, going.definition)
 
 
 def _all_turns(going: Entering) -> dict[Axis, Axis]:
@@ -311,7 +320,7 @@ def results(inner: Scope, definition: s.Definition) -> dict[str, Value]:
             expressions.stated(inner, value, output.axes, output.value, output.span)
             found = value
         made[output.name or ("" if place == 0 else str(place))] = found
-    return made
+    return {**made, **showing.shown(inner, definition)}
 
 
 def _leaving(going: Entering, inner: Scope) -> Callable[[Value], Value]:

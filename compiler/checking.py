@@ -104,7 +104,8 @@ def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:
     told: list[Diagnostic] = []
     try:
         if entry.definition.kind in ("model", "objective"):
-            checkpoint_rows(session.module, entry.name, lower_entry(entry, config, own), config)
+            shows = [one.name or "" for one in entry.definition.body.shows]
+            checkpoint_rows(session.module, entry.name, lower_entry(entry, config, own, shows), config)
         else:
             _alone(entry, config, own)
     except Poisoned:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..grammar.diagnostics import Diagnostic, Diagnostics, TransformulaError
-from . import checking, lower, pipeline
+from . import checking, heads, lower, pipeline
 from .config import Config
 from .ir import Graph
 from .ledger import Ledger
@@ -34,6 +34,7 @@ class Compiled:
     entry: str
     stages: tuple[pipeline.Stage, ...]
     ledger: Ledger
+    losses: tuple[Compiled, ...] = ()  # its objectives, as functions of its results
 
     @property
     def formula(self) -> Graph:
@@ -60,7 +61,9 @@ def _load(spec: str | Path, over: tuple[str, str] | None = None) -> tuple[Module
     source = read_source(spec)
     path = Path(source.name)
     loader = Loader(path.parent if path.is_file() else None, over)
-    return loader.load(source), loader.diagnostics
+    module = loader.load(source)
+    heads.complete(module, loader.diagnostics)
+    return module, loader.diagnostics
 
 
 def compile_graph(
@@ -71,24 +74,54 @@ def compile_graph(
     without: Sequence[str] = (),
     only: Sequence[str] | None = None,
     until: str | None = None,
+    shows: Sequence[str] = (),
 ) -> Compiled:
     """The stages of one model of a spec. `config` are keys of config.json, `settings` names of the spec.
 
-    Raises `TransformulaError` with every mistake found.
+    `shows` are results on demand, which are left out otherwise. Raises `TransformulaError` with every mistake found.
     """
     module = spec if isinstance(spec, Module) else load_module(spec)
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
-    graph = lowered(module, made, chosen)
+    graph = lowered(module, made, chosen, known_shows(chosen, shows))
     stages, ledger = pipeline.run(graph, without, only, until)
-    return Compiled(module, made, chosen.name, stages, ledger)
+    losses = compile_losses(module, made, graph, without, only, until)
+    return Compiled(module, made, chosen.name, stages, ledger, losses)
 
 
-def lowered(module: Module, config: Config, entry: Entry) -> Graph:
+def compile_losses(
+    module: Module,
+    config: Config,
+    graph: Graph,
+    without: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+    until: str | None = None,
+) -> tuple[Compiled, ...]:
+    """The objectives of a model as functions of its results, each in its stages; those whose results all exist."""
+    made = []
+    for entry in heads.losses(module, graph.name, [one.name for one in graph.outputs]):
+        stages, ledger = pipeline.run(lowered(module, config, entry), without, only, until)
+        made.append(Compiled(module, config, entry.name, stages, ledger))
+    return tuple(made)
+
+
+def known_shows(entry: Entry, wanted: Sequence[str]) -> tuple[str, ...]:
+    """The names of results on demand; an unknown one is an error."""
+    from ..grammar.diagnostics import did_you_mean, error
+
+    known = [one.name or "" for one in entry.definition.body.shows]
+    for name in wanted:
+        if name not in known:
+            advice = did_you_mean(name, known) or (f"It shows {', '.join(known)}." if known else "It shows none.")
+            raise error("C629", f"{entry.name} has no result on demand `{name}`", help=advice)
+    return tuple(wanted)
+
+
+def lowered(module: Module, config: Config, entry: Entry, shows: Sequence[str] = ()) -> Graph:
     """The formula graph of a model; mistakes are told where the reader's own file goes wrong, as `check` does."""
     with checking.deep():
         try:
-            return lower.lower_entry(entry, config)
+            return lower.lower_entry(entry, config, shows=shows)
         except TransformulaError as fault:
             raise TransformulaError(checking.settled(fault.diagnostics, module.file.span.source.name)) from None
 

@@ -30,22 +30,30 @@ def take_origin(origins: dict[Node, Origin], old: Node, new: Node) -> None:
 
 @dataclass(frozen=True)
 class Input:
-    """An input of the compiled model: the ecosystem's name, the spec's name, axes as declared, kind, whether needed."""
+    """An input of the compiled model: the ecosystem's name, the spec's name, axes as declared, kind, whether needed.
+
+    Where the optional input called `instead` is given, a needed one may be left out: its entries are then -1.
+    """
 
     name: str
     spec_name: str
     axes: tuple[Axis, ...]
     kind: str
     required: bool
+    instead: str = ""
 
 
 @dataclass(frozen=True)
 class Output:
-    """A named result and the order of its axes (lifted axes first)."""
+    """A named result and the order of its axes (lifted axes first).
+
+    `listed` axes after the batch are steps of loops: whoever calls gets one value for each, as a tuple.
+    """
 
     name: str
     node: Node
     axes: tuple[Axis, ...]
+    listed: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ class Graph:
             take_origin(origins, old, new)
 
         roots = transform(self.roots, change, moved)
-        outputs = tuple(Output(o.name, r, o.axes) for o, r in zip(self.outputs, roots, strict=True))
+        outputs = tuple(replace(o, node=r) for o, r in zip(self.outputs, roots, strict=True))
         return replace(self, outputs=outputs, origins=origins)
 
     def networkx(self) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Note, similar
-from . import builtins
+from . import builtins, heads
 from .calls import MAX_DEPTH
 from .config import Config
 from .modules import Entry, Module, statement_names
@@ -142,7 +142,7 @@ def _unused(entry: Entry, module: Module, outside: frozenset[str]) -> Iterator[D
     told: set[str] = set()
     for statement in _flat(body.where):
         name = statement.name.name
-        if name in told or name in read or by.get(name, set()) - {name}:
+        if name in told or name in read or by.get(name, set()) - {name} or name.endswith(heads.CALL):
             continue
         if statement.span.source != module.file.span.source:  # a spec that this one extends owns it
             continue

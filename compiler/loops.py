@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, TransformulaError
-from . import expressions, ir, loop_range, wording
+from . import expressions, ir, loop_range, showing, wording
 from .ir import Axis, Node
 from .values import Counter, Poisoned, States, Tensor, Value
 
@@ -35,6 +35,8 @@ class LoopRun:
     body_scope: Scope | None = None
     busy: bool = False
     failed: bool = False
+    shown: dict[str, s.Output] = field(default_factory=dict)
+    seen: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -154,8 +156,8 @@ def state(scope: Scope, base: States, expr: s.Select) -> Value:
             help=states_advice(base),
         )
     made = expressions.tensor(scope, number, expr.items[0].value)
-    _run(states.loop, scope)  # type: ignore[arg-type]
-    return _read(run, base.name, made.node, scope, expr)
+    run_loop(states.loop, scope)  # type: ignore[arg-type]
+    return recalled(run, base.name, made.node)
 
 
 def _inside(scope: Scope, base: States, states: StateSet, run: LoopRun, number: Value, expr: s.Select) -> Tensor:
@@ -243,7 +245,7 @@ def after(scope: Scope, name: str, states: StateSet, number: Fraction, expr: s.S
         told = ", ".join(f"{name}[{one}]" for one in sorted(states.explicit))
         raise scope.fail("I804", f"`{name}` has no state {number}", expr.items[0].span, help=f"It has {told}.")
     run = states.loop
-    _run(run, scope)
+    run_loop(run, scope)
     assert run.node is not None
     assert run.stop is not None
     last = run.stop["value"] if run.stop.op == "const" else None
@@ -258,10 +260,11 @@ def after(scope: Scope, name: str, states: StateSet, number: Fraction, expr: s.S
             because=(f"its states are {run.start} … {last}",),
             help=states_advice(States(name, scope)),
         )
-    return _read(run, name, ir.const(number), scope, expr)
+    return recalled(run, name, ir.const(number))
 
 
-def _read(run: LoopRun, name: str, number: Node, scope: Scope, expr: s.Select) -> Tensor:
+def recalled(run: LoopRun, name: str, number: Node) -> Tensor:
+    """The states of a loop that is done, by number (one for each entry of an axis, say)."""
     assert run.node is not None
     slot = run.states.index(name)
     if run.stop is not None and number is run.stop:
@@ -272,7 +275,7 @@ def _read(run: LoopRun, name: str, number: Node, scope: Scope, expr: s.Select) -
 # ------------------------------------------------------------------------------------------------- the loop
 
 
-def _run(run: LoopRun, scope: Scope) -> None:
+def run_loop(run: LoopRun, scope: Scope) -> None:
     """Lowers the loop once: first states, body, node."""
     if run.node is not None:
         return
@@ -287,9 +290,9 @@ def _run(run: LoopRun, scope: Scope) -> None:
     for name, before, now in zip(run.states, first, new, strict=True):
         _same_axes(home, name, before, now, run)
     nodes = [ir.widen_to(now.node, before.axes) for before, now in zip(first, new, strict=True)]
-    run.node = ir.loop(
-        run.ident, run.axis, run.start, run.stop, [f.node for f in first], nodes, run.written.variable.name
-    )
+    begun = [f.node for f in first] + [ir.widen_to(ir.const(0), one.axes) for one in run.seen.values()]
+    nodes += [one.node for one in run.seen.values()]
+    run.node = ir.loop(run.ident, run.axis, run.start, run.stop, begun, nodes, run.written.variable.name)
     home.origin(run.node, run.written.span, run.states[0])
 
 
@@ -305,7 +308,11 @@ def _body(run: LoopRun) -> list[Tensor]:
     run.busy = True
     try:
         body.take([one for one in run.written.body if not _is_step(one, run)])
-        return [_step(home, body, name, run) for name in run.states]
+        for output in run.shown.values():
+            showing.register(body, output)
+        new = [_step(home, body, name, run) for name in run.states]
+        run.seen = {name: showing.value(body, output) for name, output in run.shown.items()}
+        return new
     except (TransformulaError, Poisoned):
         run.failed = True
         raise

@@ -7,10 +7,11 @@ An objective names its batch: its inputs' first axis owns their lengths.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
-from . import calls, expressions, ir, wording
+from . import calls, expressions, ir, showing, wording
 from .config import Config
 from .ir import Axis, Graph, Length, Node
 from .modules import Entry, Module
@@ -46,9 +47,15 @@ def choose_entry(module: Module, name: str | None) -> Entry:
     )
 
 
-def lower_entry(entry: Entry, config: Config, session: Session | None = None) -> Graph:
-    """The formula graph of a model or objective. Raises all mistakes found on the way at once."""
+def lower_entry(
+    entry: Entry, config: Config, session: Session | None = None, shows: Iterable[str] = ()
+) -> Graph:
+    """The formula graph of a model or objective. Raises all mistakes found on the way at once.
+
+    `shows` are the results on demand that are wanted, by name; others are no part of the graph.
+    """
     session = session or Session(entry.module, config)
+    session.shows = frozenset(shows)
     definition = entry.definition
     objective = definition.kind == "objective"
     session.batch = None if objective else BATCH
@@ -56,6 +63,7 @@ def lower_entry(entry: Entry, config: Config, session: Session | None = None) ->
     try:
         inputs = _inputs(scope, definition, objective)
         scope.take(definition.body.where)
+        showing.register_all(scope, definition)
         made = list(tied(scope, _outputs(scope, definition)))
         inputs += [one for name, one in session.asked.items() if name not in [i.name for i in inputs]]
     except Poisoned:
@@ -67,7 +75,8 @@ def lower_entry(entry: Entry, config: Config, session: Session | None = None) ->
     session.diagnostics.check()
     outputs = tuple(made)
     kinds = _kinds(outputs)
-    told = tuple(ir.Input(i.name, i.spec_name, i.axes, kinds.get(i.name, i.kind), i.required) for i in inputs)
+    told = tuple(replace(one, kind=kinds.get(one.name, one.kind)) for one in inputs)
+    told = tuple(replace(one, instead=_instead(one, outputs)) if one.required else one for one in told)
     used = {one["name"] for one in ir.walk_all([o.node for o in outputs]) if one.op == "weight"}
     weights = tuple(w for name, w in session.weights.items() if name in used)
     return Graph(entry.name, outputs, told, weights, session.origins, session.batch)
@@ -98,6 +107,31 @@ def _inputs(scope: Scope, definition: s.Definition, objective: bool) -> list[ir.
     return found
 
 
+def _instead(one: ir.Input, outputs: Iterable[ir.Output]) -> str:
+    """The optional input that can stand in for a needed one: all else only asks which token it is not.
+
+    With embeddings given, nobody reads the ids but to compare them with the id of padding.
+    """
+    nodes = list(ir.walk_all([o.node for o in outputs]))
+    copies = {node for node in nodes if node.op == "input" and node["name"] == one.name}
+    found: set[str] = set()
+    for node in nodes:  # arguments come first
+        if not copies.intersection(node.args):
+            continue
+        if node.op in ("rename", "widen") or (node.op == "pick" and node.args[0] in copies):
+            copies.add(node)
+        elif node.op == "pick" and node.args[0].op == "weight":
+            readers = [reader for reader in nodes if node in reader.args]
+            found.update(str(r["name"]) if r.op == "input" else "" for r in readers)
+        elif not (_compares(node) or (node.op == "loop" and not copies.intersection(node.args[: node["slots"]]))):
+            return ""
+    return found.pop() if len(found) == 1 else ""
+
+
+def _compares(node: Node) -> bool:
+    return node.op == "map" and node["fn"] in ("==", "!=")
+
+
 def _no_batch(scope: Scope, param: s.Param) -> None:
     axes = {name.name: name for name in (param.axes.names if param.axes else ())}
     if "batch" in axes:
@@ -121,7 +155,8 @@ def _outputs(scope: Scope, definition: s.Definition) -> list[ir.Output]:
     made: list[ir.Output] = []
     single = len(definition.outputs) == 1
     for name, value in calls.results(scope, definition).items():
-        written = next((o for o in definition.outputs if (o.name or "") == name), definition.outputs[0])
+        named = (*definition.outputs, *definition.body.shows)
+        written = next((o for o in named if (o.name or "") == name), definition.outputs[0])
         tensor = expressions.tensor(scope, value, written.value)
         _defined(scope, tensor, written)
         lifted = [a for a in tensor.axes if not scope.visible(a)]
@@ -134,7 +169,9 @@ def _outputs(scope: Scope, definition: s.Definition) -> list[ir.Output]:
         if definition.kind == "objective" and written is definition.outputs[0] and written.axes is None:
             _one_number(scope, tensor, written)
         default = "loss" if definition.kind == "objective" and single else "output"
-        made.append(ir.Output(name or default, node, (*lifted, *visible)))
+        listed = [axis for axis in lifted if axis in scope.session.listed]
+        lifted = [axis for axis in lifted if axis not in listed]
+        made.append(ir.Output(name or default, node, (*lifted, *listed, *visible), len(listed)))
     return made
 
 
@@ -191,6 +228,6 @@ def _sources(one: Node) -> list[str]:
             stack.append(here.args[0])
         elif here.op == "map" and here["fn"] == "where":
             stack.extend(here.args[1:])
-        elif here.op == "map" and here["fn"] in ("+", "-") and here.kind == "unknown":
+        elif here.op == "map" and here["fn"] in ("+", "-", "max", "min") and here.kind == "unknown":
             stack.extend(here.args)
     return found

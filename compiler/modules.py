@@ -63,6 +63,7 @@ class Module:
     base: Module | None = None
     removed: dict[str, Span] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)  # names whose import failed: told once, at the import
+    written: dict[str, s.Definition] = field(default_factory=dict)  # what stands `of` another one, as it was written
 
     def of_kind(self, *kinds: str) -> list[Entry]:
         """The definitions of some kinds, in the order of the file."""
@@ -309,11 +310,18 @@ def changed(old: s.Definition, change: s.Change) -> s.Definition:
             raise error("X904", f"`{old.name.name}` has no `{name.name}` to remove", name.span, help=advice)
     gone = {name.name for name in change.body.removes}
     where = [st for st in where if not statement_names(st) <= gone or not statement_names(st)]
+    params = old.params
+    if change.params:
+        new = {one.name: one for one in change.params}
+        kept = tuple(new.pop(one.name, one) for one in old.params or ())
+        params = (*kept, *new.values())
     outputs = old.outputs
     if change.value is not None:
         outputs = (replace(old.outputs[0], value=change.value), *old.outputs[1:])
-    body = s.Body(old.body.span, tuple(where), _without(weights, gone), _without(uses, gone), old.body.removes)
-    return replace(old, outputs=outputs, body=body, span=change.span)
+    new_shows = {one.name: one for one in change.body.shows}
+    shows = (*(one for one in old.body.shows if one.name not in new_shows), *new_shows.values())
+    body = s.Body(old.body.span, tuple(where), _without(weights, gone), _without(uses, gone), old.body.removes, shows)
+    return replace(old, params=params, outputs=outputs, body=body, span=change.span)
 
 
 def statement_names(statement: s.Statement) -> set[str]:

@@ -36,6 +36,9 @@ def run(
     Raises `TransformulaError` for unknown or missing inputs, shapes that do not fit, ids out of range.
     """
     given = {name: np.asarray(value) for name, value in inputs.items() if value is not None}
+    for one in graph.inputs:
+        if one.name not in given and one.instead in given:
+            given[one.name] = np.full(given[one.instead].shape[: len(one.axes)], -1)
     check_inputs(graph, given)
     lookup = weights if callable(weights) else _lookup(weights)
     return _evaluated(graph, lookup, given, seed, training)

@@ -112,7 +112,7 @@ class Scope:
 
     def visible(self, axis: Axis) -> bool:
         """Whether texts here may name the axis."""
-        return axis not in self.lifted
+        return axis not in self.lifted and axis not in self.session.listed
 
     def label(self, axis: Axis) -> str:
         """The name of an axis here."""

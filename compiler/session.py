@@ -53,6 +53,8 @@ class Session:
     weights: dict[str, Weight] = field(default_factory=dict)
     asked: dict[str, Input] = field(default_factory=dict)  # inputs that no parameter names: position_ids
     batch: Axis | None = None
+    shows: frozenset[str] = frozenset()  # results on demand that somebody asked for
+    listed: set[Axis] = field(default_factory=set)  # the steps of such results: no text can name them
     loops: int = 0
     fresh: int = 0
     calls: list[Callee] = field(default_factory=list)

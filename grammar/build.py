@@ -59,13 +59,13 @@ class Builder(Expressions):
     def remove(self, span: Span, names: list[s.Name]) -> s.Remove:
         return s.Remove(span, tuple(names))
 
-    def change(self, span: Span, name: Token, value: s.Expr | None, body: s.Body | None) -> s.Change:
-        return s.Change(span, self.to_name(name), value, body or s.Body(span))
+    def change(self, span: Span, name: Token, params: Any, value: s.Expr | None, body: s.Body | None) -> s.Change:
+        return s.Change(span, self.to_name(name), value, body or s.Body(span), params or ())
 
     # -------------------------------------------------------------------------------------------- definitions
 
     def definition(
-        self, span: Span, kind: Any, name: Token, axes: Any, params: Any, outputs: Any, body: s.Body | None
+        self, span: Span, kind: Any, name: Token, of: Any, axes: Any, params: Any, outputs: Any, body: s.Body | None
     ) -> s.Definition:
         """A head with its outputs and body."""
         return s.Definition(
@@ -76,6 +76,7 @@ class Builder(Expressions):
             params,
             outputs,
             body or s.Body(span),
+            self.optional_name(of),
         )
 
     def kind(self, span: Span, word: Token) -> str:
@@ -144,15 +145,15 @@ class Builder(Expressions):
 
     def body(self, span: Span, *sections: Any) -> s.Body:
         """The sections under a head, sorted by their kind."""
-        parts: dict[str, list[Any]] = {"where": [], "weights": [], "uses": [], "removes": []}
+        parts: dict[str, list[Any]] = {"where": [], "weights": [], "uses": [], "removes": [], "shows": []}
         for section in sections:
             if isinstance(section, s.Remove):
                 parts["removes"].extend(section.names)
                 continue
             first = section[0]
-            key = {s.UseDecl: "uses", s.WeightDecl: "weights"}.get(type(first), "where")
+            key = {s.UseDecl: "uses", s.WeightDecl: "weights", s.Output: "shows"}.get(type(first), "where")
             parts[key].extend(section)
-        return s.Body(span, *(tuple(parts[key]) for key in ("where", "weights", "uses", "removes")))
+        return s.Body(span, **{key: tuple(found) for key, found in parts.items()})
 
     def where(self, span: Span, *statements: s.Statement) -> list[s.Statement]:
         return list(statements)
@@ -209,6 +210,11 @@ class Builder(Expressions):
 
     def bind(self, span: Span, axis: Token, value: s.Expr) -> s.EqualItem:
         return s.EqualItem(span, self.to_name(axis), value)
+
+    def shows(self, span: Span, *shown: s.Output) -> list[s.Output]:
+        return list(shown)
+
+    show = more
 
     # -------------------------------------------------------------------------------------------- checkpoints
 

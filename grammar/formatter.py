@@ -38,8 +38,9 @@ ALIGNED = {
     "WEIGHTS": ("COLON", "TILDE"),
     "CHECKPOINT": ("COLON",),
     "CHOICE": ("ASSIGN",),
+    "SHOWS": ("ASSIGN",),
 }
-SECTIONS = {"WHERE", "WEIGHTS", "USES", "CONFIG"}
+SECTIONS = {"WHERE", "WEIGHTS", "USES", "SHOWS", "CONFIG"}
 SMALL = {"2": "²", "3": "³"}
 WIDEST = 44  # no column is aligned further right than this
 STEP = 4

@@ -20,7 +20,7 @@ MAX_BRACKETS = 200
 MAX_BLOCKS = 50
 
 RESERVED = {"if", "else", "and", "or", "not", "for", "in", "as"}
-SECTIONS = ("where", "weights", "uses", "remove")
+SECTIONS = ("where", "weights", "uses", "shows", "remove")
 ITEMS = (
     "spec",
     "from",
@@ -34,7 +34,7 @@ ITEMS = (
     "tie",
     "checkpoint",
 )
-OPEN_BLOCKS = {"where", "weights", "uses", "config"}  # they may hang: the block begins on their own line
+OPEN_BLOCKS = {"where", "weights", "uses", "shows", "config"}  # they may hang: the block begins on their own line
 LINE_WORDS = {*SECTIONS, *ITEMS, "skip"}
 MIDDLE_WORDS = {"extends", "import", "of", "from", "otherwise"}
 

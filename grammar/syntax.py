@@ -307,11 +307,15 @@ class Body(Node):
     weights: tuple[WeightDecl, ...] = ()
     uses: tuple[UseDecl, ...] = ()
     removes: tuple[Name, ...] = ()
+    shows: tuple[Output, ...] = ()
 
 
 @dataclass(frozen=True)
 class Definition(Node):
-    """kind is formula, block, model or objective; params is None when there are no parentheses (an index formula)."""
+    """kind is formula, block, model or objective; params is None when there are no parentheses (an index formula).
+
+    A model `of` an instance, or an objective `of` a model, has that one's inputs, and its results by their names.
+    """
 
     kind: str
     name: Name
@@ -319,15 +323,17 @@ class Definition(Node):
     params: tuple[Param, ...] | None
     outputs: tuple[Output, ...]
     body: Body
+    of: Name | None = None
 
 
 @dataclass(frozen=True)
 class Change(Node):
-    """change NAME [= expr] and the equations, weights and uses to replace; `remove` lines take away."""
+    """change NAME(params) [= expr] and the equations, weights and uses to replace; `remove` lines take away."""
 
     name: Name
     value: Expr | None
     body: Body
+    params: tuple[Param, ...] = ()
 
 
 @dataclass(frozen=True)

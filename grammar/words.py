@@ -108,6 +108,7 @@ FORMS = {
     "CHECKPOINT": '`path : "stored name" [layout]`',
     "WEIGHTS": "`W : [a → b] ~ initial value`",
     "USES": "`name : Block` or `name[layers] : Block`",
+    "SHOWS": "`hidden_states[seq, d] = x`, a recurrence, or `name[axes] = layer.attn.A`, a part of an instance",
     "FOR": "`for l in layers:`, with the equations of a step on the next lines",
 }
 

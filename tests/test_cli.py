@@ -344,6 +344,7 @@ def test_interrupt_exits_130() -> None:
 
 
 def test_signs_that_a_terminal_lacks_are_replaced() -> None:
-    done = process("check", "bert", "--axes", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    terminal = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = process("check", "bert", "--axes", env=terminal, encoding="latin-1")
     assert done.returncode == 0
     assert "?" in done.stdout

@@ -3,7 +3,8 @@
 One implementation for generated modules and for the reference: what a call may look like is told by three
 literals that backends/limits.py makes of a graph:
 
-    inputs   ((name, kind, names of its dimensions, whether it is needed), …)   kind: "int", "bool" or "real"
+    inputs   ((name, kind, names of its dimensions, whether it is needed), …)   kind: "int", "bool" or "real";
+             needed may be the name of an input that can stand in for it
     masks    ((name of the mask, the input that it masks), …)   both [batch, length]
     limits   ((name, table, limit), …)   ids below the limit; the name "position" also limits lengths, and
              "position of input_ids != 1" the number of such entries in a text
@@ -15,29 +16,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-InputRow = tuple[str, str, tuple[str, ...], bool]
+InputRow = tuple[str, str, tuple[str, ...], bool | str]
 MaskRow = tuple[str, str]
 LimitRow = tuple[str, str, int]
+LabelRow = tuple[str, int, int | None]
+LossRow = tuple[str, tuple[InputRow, ...], tuple[str, ...], tuple[LabelRow, ...]]
 
 COUNTED = "position of "
 
 
 def check_call(
-    given: Mapping[str, Any], inputs: Sequence[InputRow], masks: Sequence[MaskRow], limits: Sequence[LimitRow]
+    given: Mapping[str, Any],
+    inputs: Sequence[InputRow],
+    masks: Sequence[MaskRow],
+    limits: Sequence[LimitRow],
+    losses: Sequence[LossRow] = (),
 ) -> dict[str, NDArray[Any]]:
     """The inputs of a call as arrays, None left out; ValueError says what is wrong and with which input.
 
     Ids are integers inside their tables wherever the mask shows an example; texts fit into the table of
-    positions.
+    positions; labels are those of one objective.
     """
-    given = {name: value for name, value in given.items() if value is not None}
+    loss = chosen_loss(given, losses)
+    if loss is not None:
+        inputs = (*inputs, *loss[1])
+    whole = stood_in(given, inputs)
+    made_up, given = [name for name in whole if given.get(name) is None], whole
     positions = any(name == "position" for name, _, _ in limits)
-    known = [
-        *(row[0] for row in inputs),
-        *(mask for mask, _ in masks),
-        *(["position_ids"] if positions else []),
-    ]
-    check_names(list(given), known, [row[0] for row in inputs if row[3]])
+    known = [row[0] for row in inputs] + [mask for mask, _ in masks]
+    known += (["position_ids"] if positions else []) + [one[0] for row in losses for one in row[1]]
+    check_names(list(given), list(dict.fromkeys(known)), inputs)
     arrays: dict[str, NDArray[Any]] = {}
     sizes: dict[str, tuple[int, str]] = {}
     for name, kind, dimensions, _ in inputs:
@@ -52,11 +60,22 @@ def check_call(
             check_like(mask, arrays[mask], masked, arrays[masked].shape[:2])
     if "position_ids" in given and "position_ids" not in arrays:
         arrays["position_ids"] = as_input("position_ids", given["position_ids"], "int")
-    check_limits(arrays, inputs, masks, limits)
+    check_limits(arrays, inputs, masks, [row for row in limits if row[0] not in made_up])
+    if loss is not None:
+        check_labels(arrays, masks, loss[3])
     return arrays
 
 
-def check_names(given: Sequence[str], known: Sequence[str], needed: Sequence[str]) -> None:
+def stood_in(given: Mapping[str, Any], inputs: Sequence[InputRow]) -> dict[str, Any]:
+    """What is given; an input for which another one stands in is -1 everywhere, an id that no table has."""
+    made = {name: value for name, value in given.items() if value is not None}
+    for name, _, dimensions, needed in inputs:
+        if isinstance(needed, str) and name not in made and needed in made:
+            made[name] = np.full(np.shape(made[needed])[: len(dimensions)], -1)
+    return made
+
+
+def check_names(given: Sequence[str], known: Sequence[str], inputs: Sequence[InputRow]) -> None:
     """No unknown input, and none missing."""
     for name in given:
         if name not in known:
@@ -65,9 +84,41 @@ def check_names(given: Sequence[str], known: Sequence[str], needed: Sequence[str
             near = difflib.get_close_matches(name, known, n=1)
             advice = f"did you mean {near[0]}? It" if near else "it"
             raise ValueError(f"there is no input {name!r}: {advice} takes {', '.join(known)}")
-    for name in needed:
-        if name not in given:
-            raise ValueError(f"the input {name!r} is missing")
+    for name, _, _, needed in inputs:
+        if needed and name not in given:
+            besides = f" ({needed} can stand in for it)" if isinstance(needed, str) else ""
+            raise ValueError(f"the input {name!r} is missing{besides}")
+
+
+def chosen_loss(given: Mapping[str, Any], losses: Sequence[LossRow]) -> LossRow | None:
+    """The objective whose inputs are given, None if none is; ValueError says what is missing or has another shape."""
+    here = {name for row in losses for name, _, _, _ in row[1] if given.get(name) is not None}
+    if not here:
+        return None
+    fits = [row for row in losses if {one[0] for one in row[1]} == here]
+    for row in fits:
+        if all(np.ndim(given[name]) == len(dimensions) for name, _, dimensions, _ in row[1]):
+            return row
+    wanted = [
+        " with ".join(f"{name}[{', '.join(dimensions)}]" for name, _, dimensions, _ in row[1]) for row in fits or losses
+    ]
+    told = ", ".join(f"{name} of shape {list(np.shape(given[name]))}" for name in sorted(here))
+    raise ValueError(f"a loss takes {' or '.join(wanted)}, not {told}")
+
+
+def check_labels(arrays: Mapping[str, NDArray[Any]], masks: Sequence[MaskRow], labels: Sequence[LabelRow]) -> None:
+    """Labels are 0 … limit - 1, or the marker that leaves an entry out; what stands at padding does not matter."""
+    for name, limit, marker in labels:
+        values = arrays[name]
+        mask = next((arrays[mask] for mask, _ in masks if mask in arrays), None)
+        if mask is not None and values.shape[:2] == mask.shape:
+            values = values[real_places(mask, mask.shape)]
+        wrong = values[(values < 0) | (values >= limit)]
+        if marker is not None:
+            wrong = wrong[wrong != marker]
+        if wrong.size:
+            besides = "" if marker is None else f", or {marker} for what does not count"
+            raise ValueError(f"{name} holds {wrong.flat[0]}, labels are 0 … {limit - 1}{besides}")
 
 
 def as_input(name: str, value: Any, kind: str) -> NDArray[Any]:

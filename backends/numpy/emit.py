@@ -7,6 +7,7 @@ example at a time with all axes (examples.py). The choice and its reason are a l
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ...compiler.checkpoint import checkpoint_rows
@@ -16,7 +17,7 @@ from ...grammar.diagnostics import error
 from ..checkpoint_table import checkpoint_table, table_source
 from ..limits import input_rows, limit_rows, mask_rows
 from ..pages import module_template, tidy
-from . import border_text, copying, examples
+from . import border_text, copying, examples, losses
 from .mangling import Names, comment, identifier
 from .packed import PackedWriter
 from .parameters import Parameters, write_parameters
@@ -25,7 +26,7 @@ from .writer import Writer
 
 ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs")
 LAW = "token-wise work runs on packed rows, attention per example"
-CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "CHECKPOINT")
+CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "LOSSES", "STEPS", "CHECKPOINT")
 METHODS = ("rows", "example", "load", "dtype", "threads")
 PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "keep", "finished")
 
@@ -61,6 +62,7 @@ class Written:
     def __init__(self, writer: Writer, prepare: list[str], call: list[str], body: list[str], needs: set[str]) -> None:
         self.writer, self.prepare, self.call, self.body, self.needs = writer, prepare, call, body, needs
         self.memory: dict[str, int] = {}
+        self.packed = False
 
 
 def _packed(graph: Graph) -> Written:
@@ -95,7 +97,7 @@ def _packed(graph: Graph) -> Written:
         "    " * 2 + line if line else "" for line in border_text.packed_call(graph, arguments, _mask(graph), positions)
     ]
     made = Written(writer, prepare, call, body, writer.used | needs | set(PACKED))
-    made.memory = writer.memory()
+    made.memory, made.packed = writer.memory(), True
     return made
 
 
@@ -145,7 +147,7 @@ def _prepare(graph: Graph, parameters: Parameters) -> tuple[list[str], set[str]]
 class CallNames:
     """How `__call__` takes its inputs: `python`, the name of each in Python, and the arguments of its signature."""
 
-    def __init__(self, graph: Graph, formula: Graph) -> None:
+    def __init__(self, graph: Graph, formula: Graph, labels: Sequence[str]) -> None:
         inputs = [one.name for one in graph.inputs]
         if "outputs" in inputs:
             raise error(
@@ -156,15 +158,17 @@ class CallNames:
         extra = [mask for mask, _ in mask_rows(formula)]
         if _has_positions(formula) and "position_ids" not in inputs:
             extra.append("position_ids")
-        spoken = Names((*copying.names(), *CONSTANTS, "given", "wanted", "others", "outputs"))
+        extra += [one for one in labels if one not in (*inputs, *extra)]
+        spoken = Names((*copying.names(), *CONSTANTS, "given", "wanted", "others", "outputs", "loss", "found"))
         named = [*inputs, *extra]
         for one in sorted(named, key=lambda one: identifier(one) != one):  # ℒ must not take the name of L
             spoken.name(one, one)
         self.python = {one: spoken.name(one, one) for one in named}
         # what Python cannot call as the spec does comes by **others
         self.others = ["**others: Any"] if any(one != name for one, name in self.python.items()) else []
-        needed = [one.name for one in graph.inputs if one.required]
-        optional = [*extra, *(one.name for one in graph.inputs if not one.required)]
+        replaced = [one.name for one in formula.inputs if one.instead]
+        needed = [one.name for one in graph.inputs if one.required and one.name not in replaced]
+        optional = [*replaced, *extra, *(one.name for one in graph.inputs if not one.required)]
         self.arguments = ["self, /" if self.others else "self"]
         self.arguments += [f"{self.python[one]}: Any{' = None' if self.others else ''}" for one in needed]
         self.arguments += [f"{self.python[one]}: Any = None" for one in optional]
@@ -178,8 +182,10 @@ class CallNames:
 
 def _fill(compiled: Compiled, parts: Any) -> str:
     graph, formula = compiled.graph, compiled.formula
-    name, called = compiled_class(graph), CallNames(graph, formula)
-    library = copying.copied((*ALWAYS, *parts.needs), ("Any", "NDArray", "Path", "Sequence"))
+    loss, lists = losses.parts(compiled), _listed(graph, parts.packed)
+    name, called = compiled_class(graph), CallNames(graph, formula, loss.inputs)
+    needs = (*ALWAYS, *parts.needs, *loss.needs, *(["listed"] if lists else []))
+    library = copying.copied(needs, ("Any", "NDArray", "Path", "Sequence"))
     weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
     text = module_template("numpy").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a NumPy module, generated from its formulas.",
@@ -196,6 +202,8 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         masks=repr(mask_rows(formula)),
         limits=repr(limit_rows(formula)),
         outputs=repr(tuple((o.name, tuple(_dimension(a) for a in o.axes)) for o in graph.outputs)),
+        losses=repr(loss.rows) if loss.rows else "",
+        listed=repr(lists) if lists else "",
         checkpoint=table_source(_table(compiled), "").rstrip("\n") + "\n",
         name=name,
         doc=f"{name} with its weights; call it with a (padded) batch.",
@@ -203,11 +211,27 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         prepare=parts.prepare,
         signature=border_text.header("__call__", called.arguments, "dict[str, NDArray[Any]]"),
         given=called.given(),
-        call=parts.call,
-        body=parts.body,
+        call=loss.wrapped(_with_lists(parts.call, lists)),
+        body=[line for lines in (*loss.methods, parts.body) for line in (*lines, "")],
         kernels=library.texts,
     )
     return tidy(text)
+
+
+def _listed(graph: Graph, packed: bool) -> dict[str, tuple[int, int]]:
+    """For each result that is a tuple of steps, where their axes stand in the array, and how many they are."""
+    found = {}
+    for out in graph.outputs:
+        if out.listed:
+            per_row = packed and any(axis.ragged and axis != graph.batch for axis in out.axes)
+            found[out.name] = (2 if per_row else 1, out.listed)
+    return found
+
+
+def _with_lists(call: list[str], lists: dict[str, tuple[int, int]]) -> list[str]:
+    """The lines of a call whose last one makes tuples of steps."""
+    *lines, last = call
+    return [*lines, f"        return listed({last.strip().removeprefix('return ')}, STEPS)"] if lists else call
 
 
 def _dimension(axis: Any) -> str:

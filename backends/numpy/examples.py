@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
@@ -80,19 +82,28 @@ def write(graph: Graph) -> Written:
 
 
 def bind_input(writer: Writer, one: Node, name: str, shape: tuple[str, tuple[Axis, ...]]) -> None:
-    """An input is an argument of the function; a default stands in where it is not given."""
+    """An input is an argument of the function; a default stands in where it is not given, once it is needed."""
     lead, dims = shape
+    value = Value(name, lead, dims, wide=one.kind != "real" and _whole(writer, one))
     if one.args:
-        default = writer.value(one.args[0])
-        text = writer.fit(default, lead, dims)
-        if writer.packs and default.number and _only_looked_up(writer, one):
-            writer.scalars.add(name)  # one row of the table for all: it broadcasts
-        else:
-            sizes = ", ".join(writer.lead_sizes(lead) + [writer.size(axis) for axis in dims])
-            text = f"np.broadcast_to({text}, ({sizes},))"
-        writer.write(f"if {name} is None:")
-        writer.write(f"    {name} = {text}")
-    writer.memo[one] = Value(name, lead, dims, wide=one.kind != "real" and _whole(writer, one))
+        writer.defaults[one] = partial(_default, writer, one, value)
+    else:
+        writer.memo[one] = value
+
+
+def _default(writer: Writer, one: Node, value: Value) -> Value:
+    """Writes what stands in for an input; the input then lies in the memory of its default."""
+    name, lead, dims = value.text, value.lead, value.dims
+    default = writer.value(one.args[0])
+    text = writer.fit(default, lead, dims)
+    if writer.packs and default.number and _only_looked_up(writer, one):
+        writer.scalars.add(name)  # one row of the table for all: it broadcasts
+    elif default.lead != lead or set(default.dims) != set(dims):
+        sizes = ", ".join(writer.lead_sizes(lead) + [writer.size(axis) for axis in dims])
+        text = f"np.broadcast_to({text}, ({sizes},))"
+    writer.write(f"if {name} is None:")
+    writer.write(f"    {name} = {text}")
+    return replace(value, buffer=default.buffer)
 
 
 def _only_looked_up(writer: Writer, one: Node) -> bool:

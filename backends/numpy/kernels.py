@@ -294,6 +294,19 @@ def length_softmax(x: FloatArray, visible: BoolArray, see: BoolArray | None = No
     return x
 
 
+def length_log_softmax(x: FloatArray, visible: BoolArray) -> FloatArray:
+    """x[…, j] := x - log(sum[j if visible](exp(x))); in place."""
+    counted = np.broadcast_to(visible, x.shape)
+    top = x.max(axis=-1, keepdims=True, where=counted, initial=-np.inf)
+    top[np.isneginf(top)] = 0
+    with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
+        x -= top
+        total = np.log(np.exp(np.minimum(x, 0)).sum(axis=-1, keepdims=True, where=counted))
+    total[np.isneginf(total)] = 0
+    x -= total
+    return x
+
+
 def log_softmax(x: FloatArray) -> FloatArray:
     """x[…, j] := x - log(sum[j](exp(x))); in place."""
     return in_row_blocks(log_softmax_step, x)

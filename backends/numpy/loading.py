@@ -19,7 +19,7 @@ DTYPES = ("float32", "float64")
 
 
 def forward(
-    program: Program, weights: Weights, dtype: str, threads: int | None, device: str | None
+    program: Program, weights: Weights, dtype: str, threads: int | None, device: str | None, like: Any = None
 ) -> tuple[Callable[[dict[str, Array], Sequence[str]], Mapping[str, Any]], Any]:
     """(the function, the model of the generated class), the class run from its source as the file would be."""
     if device not in (None, "cpu"):

@@ -106,8 +106,11 @@ def recalled(writer: Writer, one: Node, like: Value) -> Value:
     states, shift = writer.histories[made["loop"], one["slot"]], f" - {made['start']}" if made["start"] else ""
     if not number.dims and not number.lead:
         return Value(f"{states}[{number.text}{shift}]", like.lead, like.dims)
-    if like.lead or number.lead or set(number.dims) & set(like.dims):
+    if number.lead or set(number.dims) & set(like.dims):
         raise Unsupported("states chosen by numbers that differ from example to example")
+    if like.lead:
+        text = f"np.stack({states}, axis=1)[:, np.asarray({number.text}{shift}, np.intp)]"
+        return Value(text, like.lead, (*number.dims, *like.dims), owned=True)
     text = f"np.stack({states})[np.asarray({number.text}{shift}, np.intp)]"
     return Value(text, "", (*number.dims, *like.dims), owned=True)
 

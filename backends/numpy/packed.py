@@ -74,6 +74,7 @@ class PackedWriter(Writer):
     def plan(self, order: list[Node], roots: tuple[Node, ...]) -> None:
         """Which value is read last where: it decides what may be overwritten."""
         flows = {one for one in order if one.op in VIEWS or one in self.absorbed or self._flows(one)}
+        flows |= set(self.defaults)  # an input that is left out lies in its default's memory
         self.last = last_reads(order, roots, flows)
         self.place = {one: number for number, one in enumerate(order)}
         if self.state_buffer is not None:  # a state's buffer is free once the step has read it for the last time

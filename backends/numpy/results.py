@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .kernels import pack
+
 OutputRow = tuple[str, tuple[str, ...]]  # (name, names of its dimensions: batch, lengths, or sizes as numbers)
 Results = dict[str, NDArray[Any]]
 
@@ -82,6 +84,16 @@ def checked_result(name: str, value: NDArray[Any]) -> NDArray[Any]:
     return value
 
 
+def listed(results: Results, places: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+    """Results whose steps, `depth` axes from axis `at` on, become a tuple: one value for each step."""
+    made: dict[str, Any] = dict(results)
+    for name, (at, depth) in places.items():
+        if name in made:
+            moved = np.moveaxis(made[name], range(at, at + depth), range(depth))
+            made[name] = tuple(moved.reshape(-1, *moved.shape[depth:]))
+    return made
+
+
 def row_of_example(x: NDArray[Any], lengths: NDArray[np.intp], number: int) -> NDArray[Any]:
     """x[seq = number] of each example: the row of that number; NaN for an example that is shorter."""
     starts = np.cumsum(lengths) - lengths
@@ -107,6 +119,26 @@ def put_example(
     ]
     place: tuple[Any, ...] = (example, *np.ix_(*index))
     whole[place] = value
+
+
+def align_left(mask: NDArray[Any]) -> tuple[tuple[Any, Any, Any], NDArray[np.intp], NDArray[np.bool_]]:
+    """mask[batch, seq] -> (places, lengths, visible[batch, width]): each example moved to the left.
+
+    `places` are (row, column in the padded batch, column at the left) of each entry, for `left_aligned`.
+    """
+    where, lengths, hidden, index = pack(mask)
+    rows, columns = np.divmod(where, max(mask.shape[1], 1))
+    visible = np.zeros((len(mask), int(lengths.max(initial=0))), np.bool_)
+    visible[rows, index] = True if hidden is None else ~hidden
+    return (rows, columns, index), lengths, visible
+
+
+def left_aligned(x: NDArray[Any], places: tuple[Any, Any, Any], width: int) -> NDArray[Any]:
+    """x[batch, seq, …] with each example moved to the left, zeros behind it."""
+    rows, columns, index = places
+    y = np.zeros((len(x), width, *x.shape[2:]), x.dtype)
+    y[rows, index] = x[rows, columns]
+    return y
 
 
 def prepared(array: NDArray[Any], dtype: Any) -> NDArray[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...compiler.ir import Node
-from .values import Unsupported, Value
+from .values import Value
 
 if TYPE_CHECKING:
     from .writer import Writer
@@ -22,11 +22,9 @@ def write(writer: Writer, one: Node, at: Mapping[str, Node]) -> Value:
     see = [writer.fit(writer.value(at["see"]), lead, dims)] if "see" in at else []
     sizes = ", ".join(writer.lead_sizes(lead) + [writer.size(axis) for axis in dims])
     fresh = f"np.array(np.broadcast_to({writer.fit(value, lead, dims)}, ({sizes},)), {writer.dtype})"
-    if name == "log_softmax" or not (visible or see):
-        if visible or see:
-            raise Unsupported("log_softmax along a length")
+    if not (visible or see):
         writer.need(name)
         return Value(f"{name}({fresh})", lead, dims, owned=True)
-    kernel = "length_softmax" if visible else "masked_softmax"
+    kernel = f"length_{name}" if visible else "masked_softmax"
     writer.need(kernel)
     return Value(f"{kernel}({', '.join([fresh, *visible, *see])})", lead, dims, owned=True)

@@ -33,6 +33,7 @@ class Writer:
         self.sizes: dict[Axis, str] = {}
         self.by_axis: dict[Axis, str] = {}
         self.scalars: set[str] = set()
+        self.defaults: dict[Node, Callable[[], Value]] = {}  # of optional inputs, written when they are needed
         self._told: tuple[str, int] | None = None
         self.readers: dict[Node, int] = {}
 
@@ -188,7 +189,9 @@ class Writer:
         return Value(self.counters[one["loop"]], "", (), wide=True, number=True)
 
     def _input(self, one: Node) -> Value:
-        raise Unsupported(f"the input {one['name']} is not bound")
+        if one not in self.defaults:
+            raise Unsupported(f"the input {one['name']} is not bound")
+        return self.defaults[one]()
 
     # ------------------------------------------------------------------------------------------ entry by entry
 
@@ -241,7 +244,11 @@ class Writer:
 
     def visible(self, axes: Iterable[Axis], lead: str, dims: tuple[Axis, ...]) -> list[str]:
         """Conditions on the lengths among the axes: which of their entries may be seen."""
-        return [aligned(Value(self.visible_text(axis), "", (axis,)), lead, dims) for axis in axes if axis.ragged]
+        return [aligned(seen, lead, dims) for seen in map(self.shown_along, axes) if seen is not None]
+
+    def shown_along(self, axis: Axis) -> Value | None:
+        """Which entries along a length may be seen; None for an axis that is no length."""
+        return Value(self.visible_text(axis), "", (axis,)) if axis.ragged else None
 
     def visible_text(self, axis: Axis) -> str:
         """The relation that says which entries along a length may be seen."""
@@ -301,10 +308,12 @@ class Writer:
             terms.append(("z" if value.lead else "") + "".join(letters[axis] for axis in value.dims))
             cast = f".astype({self.dtype})" if value.wide and not all(v.wide for v in values) else ""
             texts.append(f"{value.wrapped}{cast}" if cast else value.text)
-        for axis in one["over"]:
-            if axis.ragged:
-                terms.append(letters[axis])
-                texts.append(self.visible_text(axis))
+        for seen in (self.shown_along(axis) for axis in one["over"]):
+            if seen is not None:
+                for axis in seen.dims:
+                    letters.setdefault(axis, "abcdefghijklmnopqrstuvwxy"[len(letters)])
+                terms.append("".join(letters[axis] for axis in seen.dims))
+                texts.append(seen.text)
         target = ("z" if lead else "") + "".join(letters[axis] for axis in dims)
         text = f'np.einsum("{",".join(terms)}->{target}", {", ".join(texts)}, optimize=True)'
         return Value(text, lead, dims, owned=True, wide=all(value.wide for value in values))

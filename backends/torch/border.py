@@ -45,7 +45,15 @@ def entering(graph: Graph, at: Border, one_weight: str | None) -> list[str]:
     real = next((at.arguments[i.name] for i in graph.inputs if i.required and i.kind == "real"), None)
     source = one_weight or real
     dtype = f"{source}.dtype" if source else "torch.get_default_dtype()"
-    lines = [f"device, dtype, batch = {first}.device, {dtype}, {first}.shape[0]"]
+    lines = []
+    for one in graph.inputs:
+        if one.instead:
+            name, other = at.arguments[one.name], at.arguments[one.instead]
+            lines.append(f"if {name} is None and {other} is not None:")
+            lines.append(f"    {name} = torch.full({other}.shape[: {len(one.axes)}], -1, device={other}.device)")
+            lines.append(f"if {name} is None:")
+            lines.append(f"    raise TypeError(\"forward needs '{name}' or '{other}'\")")
+    lines += [f"device, dtype, batch = {first}.device, {dtype}, {first}.shape[0]"]
     for length, text in at.lengths.items():
         told = next((i for i in graph.inputs if i.required and length in lengths_of(graph, i)), None)
         if told is None:
@@ -72,35 +80,49 @@ def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
         if one.op != "input":
             continue
         name, kind = at.arguments[one["name"]], kinds.get(one["name"])
+        settled = ""
+        if len(one.axes) > 1 and isinstance(one.axes[1].size, Length):
+            text = writer.length_texts[one.axes[1].size.name]
+            writer.need("settled")
+            settled = f"{name} = settled({name}, real_{text}, source_{text})  # whatever stands at padding"
         if one.args:
             default = _default(writer, one, kind == "int")  # may write lines, which stand before the `if`
             writer.write(f"if {name} is None:")
             writer.write(f"    {name} = {default}")
-        if len(one.axes) > 1 and isinstance(one.axes[1].size, Length):
-            text = writer.length_texts[one.axes[1].size.name]
-            writer.need("settled")
-            writer.write(f"{name} = settled({name}, real_{text}, source_{text})  # whatever stands at padding")
+            if settled:
+                writer.write("else:")
+                writer.write(f"    {settled}")
+        elif settled:
+            writer.write(settled)
         writer.memo[one] = Value(name, "", one.axes, wide=kind in ("int", "bool"), reorder="permute")
 
 
 def _default(writer: TorchWriter, one: Node, whole: bool) -> str:
     default, sizes = writer.value(one.args[0]), ", ".join(writer.size(axis) for axis in one.axes)
     if not default.number:
-        return f"{default.wrapped if default.dims == one.axes else aligned(default, '', one.axes)}.expand({sizes})"
+        text = default.wrapped if default.dims == one.axes else aligned(default, "", one.axes)
+        return text if set(default.dims) == set(one.axes) else f"{text}.expand({sizes})"
     return f"torch.full(({sizes},), {default.text}, dtype={'torch.long' if whole else 'dtype'}, device=device)"
 
 
 def result(writer: TorchWriter, out: Output) -> str:
-    """`"name": value`, 0 at padding and for an example without tokens."""
+    """The value, 0 at padding and for an example without tokens; steps as a tuple."""
+    text = _shown(writer, out)
+    if not out.listed:
+        return text
+    return f"{text}.flatten(1, {out.listed}).unbind(1)" if out.listed > 1 else f"{text}.unbind(1)"
+
+
+def _shown(writer: TorchWriter, out: Output) -> str:
     text = aligned(writer.value(out.node), "", out.axes)
     masks = _places(writer, out.axes)
     if not masks and writer.length_texts:
         kind = f"count_{next(iter(writer.length_texts.values()))} > 0"
         masks = aligned(Value(kind, "", (out.axes[0],), atom=False, reorder="permute"), "", out.axes)
     if not masks:
-        return f'"{out.name}": {text},'
+        return text
     writer.need("shown")
-    return f'"{out.name}": shown({text}, {masks}),'
+    return f"shown({text}, {masks})"
 
 
 def _places(writer: TorchWriter, axes: tuple[Axis, ...]) -> str:

@@ -12,8 +12,10 @@ from ..numpy.border_text import header
 from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
 from ..numpy.values import Unsupported
+from ..objectives import results_read
 from ..pages import module_template, tidy
 from .border import Border, bind_inputs, border_names, entering, result
+from .losses import Losses
 from .reserved import LOCALS, METHODS
 from .weights import WeightNames
 from .writer import TorchWriter
@@ -46,13 +48,17 @@ def parameter_names(graph: Graph) -> WeightNames:
 def _module(compiled: Compiled, graph: Graph) -> str:
     names = Names((*LOCALS, *LIBRARY.names(), *METHODS))
     name = names.fresh(identifier(graph.name))
-    at, weights = border_names(graph, names), parameter_names(graph)
+    at, weights, losses = border_names(graph, names), parameter_names(graph), Losses(compiled, names)
     writer = TorchWriter(graph, names, weights, at.lengths)
     writer.indent = 2
     border = entering(graph, at, _one_weight(graph, weights))
     bind_inputs(writer, graph, at)
     writer.body(graph.roots)
-    results = [result(writer, out) for out in graph.outputs]
+    results = {out.name: result(writer, out) for out in graph.outputs}
+    for name in results_read(compiled):
+        variable = names.fresh(name)
+        writer.write(f"{variable} = {results[name]}")
+        results[name] = variable
     count = sum(math.prod(_shape(w, weights)) * math.prod(_whole(a.size) for a in w.stack) for w in graph.weights)
     text = module_template("torch").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a PyTorch module, generated from its formulas.",
@@ -62,11 +68,13 @@ def _module(compiled: Compiled, graph: Graph) -> str:
         first=graph.outputs[0].name,
         parameters=[_parameter(w, weights) for w in graph.weights],
         initial=[line for w in graph.weights for line in _initial(w, weights)] or ["pass"],
-        signature=header("forward", ["self", *_arguments(graph, at)], "dict[str, Tensor]"),
+        signature=header("forward", ["self", *_arguments(graph, at, losses)], f"dict[str, {_kind(graph)}]"),
+        kind=_kind(graph),
         border=border,
         body=writer.lines,
-        results=results,
-        functions=LIBRARY.copied({*writer.used, "places", *(["settled"] if at.position_ids else [])}).texts,
+        results=[f'"{name}": {text},' for name, text in results.items()],
+        losses=losses.lines(at, weights, results),
+        functions=LIBRARY.copied({*writer.used, *losses.used, *_always(at)}).texts,
     )
     return tidy(text)
 
@@ -79,10 +87,22 @@ def _one_weight(graph: Graph, weights: WeightNames) -> str | None:
     return f"self.{weights.attribute[one.name]}{'[0]' * len(one.stack)}"
 
 
-def _arguments(graph: Graph, at: Border) -> list[str]:
-    required = [at.arguments[i.name] for i in graph.inputs if i.required]
-    optional = [*at.masks.values(), *([at.position_ids] if at.position_ids else [])]
+def _kind(graph: Graph) -> str:
+    """What a result is."""
+    return "Tensor | tuple[Tensor, ...]" if any(out.listed for out in graph.outputs) else "Tensor"
+
+
+def _always(at: Border) -> list[str]:
+    """Run-time functions of the border."""
+    return ["places", *(["settled"] if at.position_ids else [])]
+
+
+def _arguments(graph: Graph, at: Border, losses: Losses) -> list[str]:
+    required = [at.arguments[i.name] for i in graph.inputs if i.required and not i.instead]
+    optional = [at.arguments[i.name] for i in graph.inputs if i.instead]
+    optional += [*at.masks.values(), *([at.position_ids] if at.position_ids else [])]
     optional += [at.arguments[i.name] for i in graph.inputs if not i.required]
+    optional += losses.arguments.values()
     return [*(f"{n}: Tensor" for n in required), *(f"{n}: Tensor | None = None" for n in optional)]
 
 

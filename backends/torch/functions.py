@@ -79,6 +79,11 @@ def length_softmax(x: Tensor, visible: Tensor, see: Tensor | None = None) -> Ten
     return share if see is None else torch.where(see, share, 0.0)
 
 
+def length_log_softmax(x: Tensor, visible: Tensor) -> Tensor:
+    """x - log(sum[j if visible](exp(x))) over the last axis."""
+    return x - x.masked_fill(~visible, float("-inf")).logsumexp(dim=-1, keepdim=True)
+
+
 def reduce_where(kind: str, x: Tensor, see: Tensor, dims: tuple[int, ...]) -> Tensor:
     """The reduction over the entries that `see` lets through; over nothing: 0, prod 1, max -∞, min ∞."""
     if kind == "count":

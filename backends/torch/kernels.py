@@ -92,9 +92,11 @@ def softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
 
 def log_softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """x - log Σ e^x over the last axis."""
-    if one["axis"].ragged:
-        raise Unsupported("log_softmax along a length")
     value = _last(writer.value(at["x"]), one["axis"])
+    visible = writer.visible([one["axis"]], "", value.dims)
+    if visible:
+        writer.need("length_log_softmax")
+        return Value(f"length_log_softmax({value.text}, {visible[0]})", "", value.dims)
     return Value(f"{value.wrapped}.log_softmax(dim=-1)", "", value.dims)
 
 

@@ -28,9 +28,11 @@ DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 def forward(
-    program: Program, weights: Weights, dtype: str, threads: int | None, device: str | None
-) -> tuple[Callable[[dict[str, Array], Sequence[str]], Mapping[str, torch.Tensor]], torch.nn.Module]:
-    """(the function, the nn.Module in eval mode). Raises `TransformulaError` for a device that is not here."""
+    program: Program, weights: Weights, dtype: str, threads: int | None, device: str | None, like: Any = None
+) -> tuple[Callable[[dict[str, Array], Sequence[str]], Mapping[str, Any]], torch.nn.Module]:
+    """(the function, the nn.Module in eval mode); with `like`, over the parameters of that module.
+
+    Raises `TransformulaError` for a device that is not here."""
     if threads is not None:
         raise error("C626", "threads belongs to the NumPy backend", help="Use torch.set_num_threads(…).")
     try:
@@ -40,17 +42,24 @@ def forward(
         raise error("C626", f"device = {device!r}: {str(fault).splitlines()[0]}") from None
     made = types.ModuleType(f"transformula_{program.name}")
     exec(compile(program.source, f"<{program.name}: generated>", "exec"), made.__dict__)
-    model: torch.nn.Module = made.__dict__["Model"](dtype=getattr(torch, dtype), device="meta").to_empty(device=place)
-    fill(program, model, weights)
+    model: torch.nn.Module = made.__dict__["Model"](dtype=getattr(torch, dtype), device="meta")
+    if like is None:
+        model = model.to_empty(device=place)
+        fill(program, model, weights)
+    else:
+        model.load_state_dict(like.state_dict(keep_vars=True), assign=True)
     model.eval()
-    floats = {one.name for one in program.compiled.formula.inputs if one.kind == "real"}
+    graphs = [program.compiled.formula, *(one.formula for one in program.compiled.losses)]
+    floats = {one.name for graph in graphs for one in graph.inputs if one.kind == "real"}
 
-    def call(given: dict[str, Array], outputs: Sequence[str]) -> Mapping[str, torch.Tensor]:
+    known = [out.name for out in program.compiled.formula.outputs]
+
+    def call(given: dict[str, Array], outputs: Sequence[str]) -> Mapping[str, Any]:
         tensors = {name: torch.from_numpy(np.array(value)).to(place) for name, value in given.items()}
         tensors = {n: t.to(getattr(torch, dtype)) if n in floats else t for n, t in tensors.items()}
         with torch.inference_mode():
             found = model(**tensors)
-        return {name: found[name] for name in outputs}
+        return {name: value for name, value in found.items() if name in outputs or name not in known}
 
     return call, model
 

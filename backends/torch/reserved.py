@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LOCALS = ("torch", "F", "nn", "Tensor", "device", "dtype", "batch", "masked", "positions", "new", "part")
+LOCALS = ("torch", "F", "nn", "Tensor", "device", "dtype", "batch", "masked", "positions", "results", "new", "part")
 
 METHODS = (
     *("add_module", "apply", "bfloat16", "buffers", "children", "compile", "cpu", "cuda", "double", "eval"),

@@ -127,6 +127,12 @@ class TorchWriter(Writer):
         return f"{text}.double()" if floating else text
 
     def _widen(self, one: Node) -> Value:
+        least = one
+        while least.op == "widen":
+            least = least.args[0]
+        if least.op == "const":  # one number everywhere
+            sizes = ", ".join(self.size(axis) for axis in one.axes)
+            return Value(f"torch.full(({sizes},), {self.value(least).text}, device=device)", "", one.axes, wide=True)
         value = self.value(one.args[0])
         if one["axis"] in value.dims:  # places along a length have their batch already
             return value
@@ -287,6 +293,17 @@ class TorchWriter(Writer):
             text = aligned(self.value(part), "", state.dims)
             new.append(Value(f"torch.where({aligned(going, '', state.dims)}, {text}, {state.text})", "", state.dims))
         loops.end_step(self, one, names, new)
+
+    def _history(self, one: Node) -> Value:
+        """A state of any number of a finished loop; numbers along an axis choose one each."""
+        made, number = one.args[0], self.value(one.args[1])
+        like = loops.state(self, made, one["slot"])
+        states, shift = self.histories[made["loop"], one["slot"]], f" - {made['start']}" if made["start"] else ""
+        if not number.dims:
+            return Value(f"{states}[{number.text}{shift}]", "", like.dims, reorder="permute")
+        if set(number.dims) & set(like.dims):
+            raise Unsupported("states chosen by numbers that differ from example to example")
+        return Value(f"torch.stack({states})[{number.text}{shift}]", "", (*number.dims, *like.dims), reorder="permute")
 
     # ------------------------------------------------------------------------------------------------- kernels
 

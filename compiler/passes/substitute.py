@@ -35,7 +35,7 @@ def substitute(graph: Graph, new: Mapping[Node, Node]) -> Graph:
         done[one] = made
         if made is not one:
             ir.take_origin(origins, one, made)
-    outputs = tuple(ir.Output(o.name, done[o.node], o.axes) for o in graph.outputs)
+    outputs = tuple(replace(o, node=done[o.node]) for o in graph.outputs)
     return replace(graph, outputs=outputs, origins=origins)
 
 

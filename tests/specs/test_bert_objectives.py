@@ -129,7 +129,7 @@ def test_next_sentence(mask: np.ndarray) -> None:
     given, order = batch(mask), np.array([0, 1, 1])
     wanted = cross_entropy(scores(given, segments=True).seq_relationship_logits, order)
     inputs = {key: value for key, value in given.items() if key != "labels"}
-    assert abs(loss("nsp", **inputs, next_sentence_label=order) - wanted) < 1e-13
+    assert abs(loss("nsp", **inputs, labels=order) - wanted) < 1e-13
 
 
 @pytest.mark.parametrize("mask", [MASK, np.ones_like(MASK)], ids=["padded", "full"])

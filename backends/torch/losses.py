@@ -1,0 +1,51 @@
+"""The objectives of a model in its `forward`: computed from the results, where labels are given."""
+
+from __future__ import annotations
+
+from ...compiler.driver import Compiled
+from ...compiler.ir import Graph, walk_all
+from ..numpy.mangling import Names, comment
+from ..numpy.values import Value, aligned
+from ..objectives import loss_rows
+from .border import Border
+from .weights import WeightNames
+from .writer import TorchWriter
+
+
+class Losses:
+    """The labels as arguments of `forward`, and the lines that follow its results."""
+
+    def __init__(self, compiled: Compiled, names: Names) -> None:
+        self.rows = loss_rows(compiled)
+        self.compiled, self.names = compiled, names
+        labels = dict.fromkeys(one[0] for row in self.rows for one in row[1])
+        self.arguments = {name: names.fresh(name) for name in labels}
+        self.used: set[str] = set()
+
+    def lines(self, at: Border, weights: WeightNames, results: dict[str, str]) -> list[str]:
+        """`if labels is not None: …` for each objective; `results` are the variables that hold the results."""
+        found: list[str] = []
+        for loss, (name, own, _, _) in zip(self.compiled.losses, self.rows, strict=True):
+            given = [f"{self.arguments[one[0]]} is not None" for one in own]
+            ranks = [f"{self.arguments[one[0]]}.dim() == {len(one[2])}" for one in own]
+            more = ranks if len(self.rows) > 1 else []
+            found.append(f"if {' and '.join([*given, *more])}:  # the objective {comment(name, 40)}")
+            found += self._body(loss.graph, at, weights, results)
+        return found
+
+    def _body(self, graph: Graph, at: Border, weights: WeightNames, results: dict[str, str]) -> list[str]:
+        writer = TorchWriter(graph, self.names, weights, at.lengths)
+        writer.batch = next(axis for one in graph.inputs for axis in one.axes if axis.owner is None and axis.ragged)
+        writer.indent = 1
+        kinds = {one.name: one.kind for one in graph.inputs}
+        for node in walk_all(graph.roots):
+            if node.op == "input":
+                name = str(node["name"])
+                text = results.get(name) or self.arguments.get(name) or at.arguments[name]
+                wide = kinds[name] in ("int", "bool")
+                writer.memo[node] = Value(text, "", node.axes, wide=wide, reorder="permute")
+        writer.body(graph.roots)
+        for out in graph.outputs:
+            writer.write(f'results["{out.name}"] = {aligned(writer.value(out.node), "", out.axes)}')
+        self.used |= writer.used
+        return writer.lines

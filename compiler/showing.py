@@ -1,0 +1,103 @@
+"""What a definition `shows`: results on demand, each the values of a loop's steps, one after the other.
+
+    shows hidden_states[seq, d]      = x                the states of a recurrence, the first one included
+          attentions[head, seq, key] = y.a.heads.A      a value of the loop's body, at each of its steps
+
+A value of the body becomes one more state of the loop (which starts from zeros that nobody reads), so nothing but loops
+and their histories is needed. Nobody pays for what is not asked for: it is no part of the graph then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..grammar import syntax as s
+from . import expressions, ir, loops
+from .ir import Axis
+from .names import used_names
+from .values import Tensor, Value
+
+if TYPE_CHECKING:
+    from .scope import Scope
+
+
+def register_all(scope: Scope, definition: s.Definition) -> None:
+    """Tells the loops of a call which values of their steps are asked for; before any of them runs."""
+    for output in definition.body.shows:
+        if output.name in scope.session.shows:
+            register(scope, output)
+
+
+def register(scope: Scope, output: s.Output) -> None:
+    """Tells the loop whose steps have the value, if it is one."""
+    run = _owner(scope, output)
+    if run is not None and output.name is not None:
+        run.shown[output.name] = output
+
+
+def shown(scope: Scope, definition: s.Definition) -> dict[str, Value]:
+    """The results on demand that are asked for, their declared axes checked."""
+    made: dict[str, Value] = {}
+    for output in definition.body.shows:
+        if output.name is not None and output.name in scope.session.shows:
+            found = value(scope, output)
+            assert output.axes is not None
+            expressions.stated(scope, found, output.axes, output.value, output.span)
+            made[output.name] = found
+    return made
+
+
+def value(scope: Scope, output: s.Output) -> Tensor:
+    """The value here: all states of a recurrence, all steps of a loop inside, or a plain value."""
+    run, written = _owner(scope, output), output.value
+    if run is not None:
+        assert output.name is not None
+        loops.run_loop(run, scope)
+        slot = len(run.states) + list(run.seen).index(output.name)
+        steps = _steps(scope, run, output, _last(scope, run, output) - run.start)
+        number = ir.apply("+", ir.index(steps), ir.const(run.start + 1))
+        assert run.node is not None
+        return Tensor(ir.history(run.node, slot, number))
+    states = scope.states.get(written.name) if isinstance(written, s.Name) else None
+    if states is not None and states.loop is not None and isinstance(written, s.Name):
+        run, first = states.loop, min(states.explicit)
+        loops.run_loop(run, scope)
+        steps = _steps(scope, run, output, _last(scope, run, output) - first + 1)
+        number = ir.index(steps) if first == 0 else ir.apply("+", ir.index(steps), ir.const(first))
+        return loops.recalled(run, written.name, number)
+    return expressions.tensor(scope, expressions.lower(scope, written), written)
+
+
+def _owner(scope: Scope, output: s.Output) -> loops.LoopRun | None:
+    """The loop of this scope whose body defines a name of the value."""
+    wanted = used_names([output.value])
+    for states in scope.states.values():
+        run = states.loop
+        if run is not None and wanted & _inside(run):
+            return run
+    return None
+
+
+def _inside(run: loops.LoopRun) -> set[str]:
+    """The names that a loop's body defines, other than the states that are seen outside."""
+    from .modules import statement_names
+
+    return {name for one in run.written.body for name in statement_names(one)} - set(run.states)
+
+
+def _last(scope: Scope, run: loops.LoopRun, output: s.Output) -> int:
+    if run.stop is None or run.stop.op != "const":
+        raise scope.fail(
+            "I803",
+            f"`{output.name}` would have as many values as the text is long",
+            output.value.span,
+            help="Only loops over sizes of config are shown step by step.",
+        )
+    return int(run.stop["value"])
+
+
+def _steps(scope: Scope, run: loops.LoopRun, output: s.Output, count: int) -> Axis:
+    """An axis for the steps, which no text can name."""
+    steps = scope.session.fresh_axis(f"{output.name} step", Axis("step", count))
+    scope.session.listed.add(steps)
+    return steps
