@@ -2,6 +2,7 @@
 
     shows hidden_states[seq, d]      = x                the states of a recurrence, the first one included
           attentions[head, seq, key] = y.a.heads.A      a value of the loop's body, at each of its steps
+          hidden_states[seq, d]      = [x[0]; y]        both kinds, one after the other
 
 A value of the body becomes one more state of the loop (which starts from zeros that nobody reads), so nothing but loops
 and their histories is needed. Nobody pays for what is not asked for: it is no part of the graph then.
@@ -9,6 +10,8 @@ and their histories is needed. Nobody pays for what is not asked for: it is no p
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
@@ -30,6 +33,10 @@ def register_all(scope: Scope, definition: s.Definition) -> None:
 
 def register(scope: Scope, output: s.Output) -> None:
     """Tells the loop whose steps have the value, if it is one."""
+    if isinstance(output.value, s.Concat):
+        for number, one in enumerate(output.value.parts):
+            register(scope, _part(output, number, one))
+        return
     run = _owner(scope, output)
     if run is not None and output.name is not None:
         run.shown[output.name] = output
@@ -48,24 +55,44 @@ def shown(scope: Scope, definition: s.Definition) -> dict[str, Value]:
 
 
 def value(scope: Scope, output: s.Output) -> Tensor:
-    """The value here: all states of a recurrence, all steps of a loop inside, or a plain value."""
+    """The value here: all states of a recurrence, all steps of a loop inside, a plain value, or [several; of these]."""
     run, written = _owner(scope, output), output.value
+    if isinstance(written, s.Concat):
+        return _joined(scope, output, written)
     if run is not None:
         assert output.name is not None
         loops.run_loop(run, scope)
-        slot = len(run.states) + list(run.seen).index(output.name)
-        steps = _steps(scope, run, output, _last(scope, run, output) - run.start)
-        number = ir.apply("+", ir.index(steps), ir.const(run.start + 1))
         assert run.node is not None
-        return Tensor(ir.history(run.node, slot, number))
+        slot = len(run.states) + list(run.seen).index(output.name)
+        steps = _steps(scope, output, _last(scope, run, output) - run.start)
+        return Tensor(ir.history(run.node, slot, ir.apply("+", ir.index(steps), ir.const(run.start + 1))))
     states = scope.states.get(written.name) if isinstance(written, s.Name) else None
     if states is not None and states.loop is not None and isinstance(written, s.Name):
         run, first = states.loop, min(states.explicit)
         loops.run_loop(run, scope)
-        steps = _steps(scope, run, output, _last(scope, run, output) - first + 1)
+        steps = _steps(scope, output, _last(scope, run, output) - first + 1)
         number = ir.index(steps) if first == 0 else ir.apply("+", ir.index(steps), ir.const(first))
         return loops.recalled(run, written.name, number)
     return expressions.tensor(scope, expressions.lower(scope, written), written)
+
+
+def _joined(scope: Scope, output: s.Output, written: s.Concat) -> Tensor:
+    """The steps of each part, one after the other; a part without steps is one."""
+    nodes, along = [], []
+    for number, one in enumerate(written.parts):
+        node = value(scope, _part(output, number, one)).node
+        gone = tuple(axis for axis in node.axes if axis in scope.session.listed)
+        if len(gone) > 1:
+            steps = _steps(scope, output, math.prod(int(axis.size) for axis in gone if isinstance(axis.size, int)))
+            node, gone = ir.merge(node, gone, steps), (steps,)
+        nodes.append(node)
+        along.append(gone[0] if gone else None)
+    count = sum(axis.size if axis is not None and isinstance(axis.size, int) else 1 for axis in along)
+    return Tensor(ir.concat(nodes, along, _steps(scope, output, count)))
+
+
+def _part(output: s.Output, number: int, value: s.Expr) -> s.Output:
+    return replace(output, name=f"{output.name} {number}", value=value)
 
 
 def _owner(scope: Scope, output: s.Output) -> loops.LoopRun | None:
@@ -96,7 +123,7 @@ def _last(scope: Scope, run: loops.LoopRun, output: s.Output) -> int:
     return int(run.stop["value"])
 
 
-def _steps(scope: Scope, run: loops.LoopRun, output: s.Output, count: int) -> Axis:
+def _steps(scope: Scope, output: s.Output, count: int) -> Axis:
     """An axis for the steps, which no text can name."""
     steps = scope.session.fresh_axis(f"{output.name} step", Axis("step", count))
     scope.session.listed.add(steps)

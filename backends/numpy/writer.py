@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...compiler import kernels as kernel_table
-from ...compiler.ir import Axis, Graph, Node, Origin, walk
+from ...compiler.ir import Axis, Graph, Node, Origin, const, walk
 from ...compiler.passes.parameters import has_weight, is_parameter, stack_picks
 from . import expressions, loops, reshaping, softmax
 from .literals import literal, number
@@ -256,7 +256,7 @@ class Writer:
 
     def _condition(self, one: Node, over: Iterable[Axis], lead: str, dims: tuple[Axis, ...]) -> str:
         parts = self.visible(over, lead, dims)
-        if len(one.args) > 1:
+        if len(one.args) > 1 and one.args[1] is not const(True):
             value = self.value(one.args[1])
             parts.append(self.fit(value, lead, dims))
         return " & ".join(parts)

@@ -84,8 +84,9 @@ def length_log_softmax(x: Tensor, visible: Tensor) -> Tensor:
     return x - x.masked_fill(~visible, float("-inf")).logsumexp(dim=-1, keepdim=True)
 
 
-def reduce_where(kind: str, x: Tensor, see: Tensor, dims: tuple[int, ...]) -> Tensor:
+def reduce_where(kind: str, x: Tensor, see: Tensor | bool, dims: tuple[int, ...]) -> Tensor:
     """The reduction over the entries that `see` lets through; over nothing: 0, prod 1, max -∞, min ∞."""
+    see = torch.as_tensor(see, device=x.device)
     if kind == "count":
         return (x.bool() & see).sum(dim=dims)
     if kind in ("max", "min"):
