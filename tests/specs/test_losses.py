@@ -27,7 +27,7 @@ CONFIGS: dict[str, Any] = {
     "DistilBert": transformers.DistilBertConfig(
         vocab_size=31, dim=12, n_layers=3, n_heads=3, hidden_dim=20, max_position_embeddings=16, num_labels=3
     ),
-    "MPNet": transformers.MPNetConfig(**{key: one for key, one in SMALL.items() if key != "type_vocab_size"}, pad_token_id=1),
+    "MPNet": transformers.MPNetConfig(**{k: v for k, v in SMALL.items() if k != "type_vocab_size"}, pad_token_id=1),
     "DebertaV2": transformers.DebertaV2Config(
         **SMALL,
         relative_attention=True,
