@@ -1,7 +1,7 @@
 """A model's folder, read: the spec and model it asks for, its config, and where weights and tokenizer are.
 
-Two kinds of folders: a plain one (config.json with weights beside it) and one of sentence-transformers
-(modules.json names a transformer, a pooling and perhaps a normalisation). Nothing outside it is opened.
+Two kinds of folders: a plain one (config.json with weights beside it) and one of sentence-transformers (modules.json
+names a transformer, poolings and what follows: sentence.py). Nothing outside it is opened.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..compiler.config import read_config
 from ..compiler.driver import load_module
 from ..compiler.modules import Module, read_source, shipped
 from ..grammar.diagnostics import did_you_mean, error
+from .sentence import MODEL, Sentence, read_sentence
 
 SENTENCE_SPECS = {
     "bert": "sbert",
@@ -31,20 +32,6 @@ SENTENCE_SPECS = {
     "mpnet": "sbert_tokens",
 }
 """For each spec of an encoder, the spec whose models pool its tokens, written over bert."""
-
-SENTENCE_MODELS = ("SentenceBert", "PairPooledBert")
-"""The models of those specs, by one pooling and by two."""
-
-SECOND = "second_pooling_mode"
-POOLING_FLAGS = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
-"""The old flags of a pooling, in the order in which the library concatenates."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute",),
@@ -81,10 +68,14 @@ HARMLESS = frozenset((
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What a folder asks for; `config` holds the keys of config.json and of a sentence model's pooling."""
+    """What a folder asks for; `config` holds the keys of config.json and of a sentence model's modules.
+
+    `weights` is the transformer's folder, `parts` the folders inside `path` of the other modules that have weights.
+    """
 
     path: Path
     weights: Path
+    parts: tuple[str, ...]
     config: Mapping[str, Any] = field(repr=False)
     module: Module = field(repr=False)
     spec_name: str
@@ -103,15 +94,17 @@ def read_model_folder(
         advice = "Give the folder that holds config.json and model.safetensors."
         raise error("C630", f"no model's folder here: {path} {what}", help=advice)
     modules = path / "modules.json"
-    transformer, pooling = _sentence(path, modules) if modules.is_file() else (path, {})
-    config = {**read_config(transformer / "config.json"), **pooling}
-    module, name = _spec(transformer, config, spec, bool(pooling))
-    chosen = entry or (_sentence_entry(module, pooling) if pooling else _entry(module, config))
+    sentence = read_sentence(path, modules) if modules.is_file() else None
+    transformer = sentence.transformer if sentence else path
+    config = {**read_config(transformer / "config.json"), **(sentence.keys if sentence else {})}
+    module, name = _spec(transformer, config, spec, sentence)
+    chosen = entry or (_entry(module, config) if sentence is None else MODEL if MODEL in module.entries else None)
     refuse_values(config, module)
     found = [one / "tokenizer.json" for one in (transformer, path) if (one / "tokenizer.json").is_file()]
     return ModelFolder(
         path,
         transformer,
+        tuple(one.place for one in sentence.steps if one.kind != "Normalize") if sentence else (),
         config,
         module,
         name,
@@ -139,7 +132,7 @@ def unused_keys(config: Mapping[str, Any], unread: list[str]) -> list[str]:
 
 
 def _spec(
-    folder: Path, config: Mapping[str, Any], spec: str | Path | None, sentence: bool
+    folder: Path, config: Mapping[str, Any], spec: str | Path | None, sentence: Sentence | None
 ) -> tuple[Module, str]:
     if spec is not None:
         module = load_module(spec)
@@ -162,7 +155,10 @@ def _spec(
             advice = f"Known: {', '.join(SENTENCE_SPECS)}. `spec=` takes a spec of your own."
             raise error("C631", f"there is no shipped spec for sentence embeddings over {name}", help=advice)
         over = SENTENCE_SPECS[name]
-        return load_module(over, ("bert", name)), over if name == "bert" else f"{over} over {name}"
+        module = load_module(over, ("bert", name))
+        if not sentence.plain:
+            module = load_module(sentence.written(module), ("bert", name))
+        return module, over if name == "bert" else f"{over} over {name}"
     return load_module(name), name
 
 
@@ -175,12 +171,6 @@ def model_types() -> dict[str, str]:
             for kind in re.findall(r'"([^"]*)"', line.group().partition(" for ")[2]) if line else ():
                 found[kind] = name
     return found
-
-
-def _sentence_entry(module: Module, pooling: Mapping[str, Any]) -> str | None:
-    """The model for one or two poolings; a spec of the user's has its first model."""
-    chosen = SENTENCE_MODELS[SECOND in pooling]
-    return chosen if chosen in module.entries else None
 
 
 def _entry(module: Module, config: Mapping[str, Any]) -> str | None:
@@ -202,63 +192,6 @@ def _entry(module: Module, config: Mapping[str, Any]) -> str | None:
     )
 
 
-# -------------------------------------------------------------------------------------- sentence-transformers
-
-
-def _sentence(folder: Path, modules: Path) -> tuple[Path, dict[str, Any]]:
-    """The transformer's folder, and what pooling and normalisation say, as config keys of the spec."""
-    transformer: Path | None = None
-    keys: dict[str, Any] = {}
-    for kind, place in _module_rows(modules):
-        inside = folder / place
-        if kind == "Transformer" and transformer is None and not keys:
-            transformer = inside
-        elif kind == "Pooling" and transformer is not None and not keys:
-            keys = {**_pooling(inside / "config.json"), "normalize": False}
-        elif kind == "Normalize" and keys:
-            keys["normalize"] = True
-        else:
-            known = "Transformer, then Pooling, then perhaps Normalize"
-            raise error(
-                "C634",
-                f"{modules}: the module {kind} is not supported at its place",
-                help=f"Known is {known}.",
-            )
-    if transformer is None or not keys:
-        raise error("C634", f"{modules} should name a Transformer and a Pooling")
-    return transformer, keys
-
-
-def _module_rows(modules: Path) -> list[tuple[str, str]]:
-    """(last part of the type, path) of each module; a path leads into the folder."""
-    rows = _read_json(modules)
-    found = []
-    for row in rows if isinstance(rows, list) else [None]:
-        kind, place = (row.get("type"), row.get("path")) if isinstance(row, dict) else (None, None)
-        if not isinstance(kind, str) or not isinstance(place, str):
-            raise error("C634", f"{modules} should be a list of modules, each with type and path")
-        if Path(place).is_absolute() or ".." in Path(place).parts or "\0" in place:
-            raise error("C635", f"{modules}: the path {place!r} leads out of the folder")
-        found.append((kind.rpartition(".")[2], place))
-    return found
-
-
-def _pooling(path: Path) -> dict[str, str]:
-    """The one or two pooling modes, from the new key or the old flags, as config keys."""
-    config = read_config(path)
-    mode = config.get("pooling_mode")
-    if mode is None:
-        mode = [name for flag, name in POOLING_FLAGS.items() if config.get(flag)] or ["mean"]
-    modes = [mode] if isinstance(mode, str) else mode
-    if not isinstance(modes, list) or not all(isinstance(one, str) for one in modes) or not modes:
-        raise error("C636", f"{path}: pooling_mode = {json.dumps(mode)} should be a text")
-    if len(modes) > 2:
-        raise error("C636", f"{path}: more than two poolings at once ({', '.join(modes)}) are not supported")
-    if config.get("include_prompt", True) is not True:
-        raise error("C636", f"{path}: include_prompt = false is not supported: a model sees no prompts")
-    return dict(zip(("pooling_mode", SECOND), modes, strict=False))
-
-
 def _max_length(transformer: Path, folder: Path) -> int | None:
     """max_seq_length of sentence_bert_config.json, if there is one."""
     for place in dict.fromkeys((transformer, folder)):
@@ -271,10 +204,3 @@ def _max_length(transformer: Path, folder: Path) -> int | None:
             if found is not None:
                 return int(found)
     return None
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes().decode("utf-8-sig"))
-    except (ValueError, RecursionError) as fault:
-        raise error("C608", f"{path} is not valid JSON: {fault}") from None

@@ -22,8 +22,9 @@ from .checkpoint_table import checkpoint_table
 from .folder import ModelFolder, read_model_folder, unused_keys
 from .limits import input_rows, limit_rows, mask_rows
 from .numpy.border import COUNTED, check_call, chosen_loss
+from .numpy.files import Stored, read_stored
 from .numpy.results import listed
-from .numpy.weights import Stored, Table, Weights, assemble, left_over, missing_weights, read_stored
+from .numpy.weights import Table, Weights, assemble, left_over, missing_weights
 from .objectives import loss_rows
 from .program import BACKENDS, Program, passes_left_out
 from .saving import Origin
@@ -168,7 +169,7 @@ def load(
     config = Config(found.module, found.config)
     chosen = lower.choose_entry(found.module, found.entry)
     stored, table, graph, left_out = _weights(found, lowered(found.module, config, chosen), config, strict)
-    weights = _checked(lambda: assemble(stored, table, strict), found.weights, "")
+    weights = _checked(lambda: assemble(stored, table, strict), found.path, "")
     results = [out.name for out in graph.outputs]
 
     def made(graph: Graph, like: Any) -> Engine:
@@ -202,15 +203,15 @@ def _weights(
 ) -> tuple[Stored, Table, Graph, dict[str, str]]:
     """The stored tensors, the table, and the graph without results that cannot be computed (told by name)."""
     table = checkpoint_table(checkpoint_rows(found.module, graph.name, graph, config))
-    stored = _checked(lambda: read_stored(found.weights), found.weights, "")
-    missing = _checked(lambda: missing_weights(stored, table), found.weights, "")
+    stored = _checked(lambda: read_stored(found.path), found.path, "")
+    missing = _checked(lambda: missing_weights(stored, table), found.path, "")
     lacking = {out.name: sorted(missing & _used(graph, out.name)) for out in graph.outputs}
     lacking = {name: weights for name, weights in lacking.items() if weights}
     if not lacking or len(lacking) == len(graph.outputs):
         return stored, table, graph, {}
     if strict:
         advice = f"Only {', '.join(lacking)} needs what is missing: strict=False loads the model without it."
-        _checked(lambda: assemble(stored, table), found.weights, advice)
+        _checked(lambda: assemble(stored, table), found.path, advice)
     graph = restricted(graph, [out.name for out in graph.outputs if out.name not in lacking])
     table = checkpoint_table(checkpoint_rows(found.module, graph.name, graph, config))
     told = {name: f"not in the file: {', '.join(weights)}" for name, weights in lacking.items()}

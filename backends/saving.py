@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,8 @@ from safetensors.numpy import save_file
 
 from ..grammar.diagnostics import error
 from .folder import ModelFolder
-from .numpy.weights import WEIGHTS_FILE, Stored, Table, Weights, other_names, part_of, table_entries
+from .numpy.files import WEIGHTS_FILE, Stored
+from .numpy.weights import Table, Weights, other_names, part_of, table_entries
 
 Array = npt.NDArray[Any]
 BESIDE = (
@@ -38,7 +39,7 @@ class Origin:
     weights: Callable[[], Weights]
 
     def save(self, target: str | Path) -> Path:
-        """Writes config, tokenizer and model.safetensors; tensors have the names, shapes and ties of the source.
+        """Writes config, tokenizer and model.safetensors; tensors have the files, names, shapes and ties of the source.
 
         Tensors that the model does not use are kept. Each file is there wholly or not at all. Raises
         `TransformulaError` if the target is a file or cannot be written.
@@ -47,12 +48,23 @@ class Origin:
         try:
             place.mkdir(parents=True, exist_ok=True)
             tensors = back_in_place(self.stored, self.table, self.weights())
-            inside = self.folder.weights.relative_to(self.folder.path)
-            replace_file(place / inside / WEIGHTS_FILE, partial(save_file, tensors, metadata={"format": "pt"}))
-            copy_beside(self.folder.path, self.folder.weights, place)
+            for inside, own in self._files(tensors).items():
+                replace_file(place / inside / WEIGHTS_FILE, partial(save_file, own, metadata={"format": "pt"}))
+            beside = [self.folder.path / part for part in self.folder.parts]
+            copy_beside(self.folder.path, [self.folder.path, self.folder.weights, *beside], place)
         except OSError as fault:
             raise error("K012", f"{place} cannot be written: {fault.strerror or fault}") from None
         return place
+
+    def _files(self, tensors: Mapping[str, Array]) -> dict[Path, dict[str, Array]]:
+        """Folder inside the model's → tensors by their names in it: those of a part have its name before theirs."""
+        main = self.folder.weights.relative_to(self.folder.path)
+        files: dict[Path, dict[str, Array]] = {main: {}}
+        for name, array in tensors.items():
+            part = next((one for one in self.folder.parts if name.startswith(f"{one}/")), None)
+            own = files.setdefault(Path(part) if part is not None else main, {})
+            own[name if part is None else name.removeprefix(f"{part}/")] = array
+        return files
 
 
 def back_in_place(stored: Stored, table: Table, weights: Mapping[str, Any]) -> dict[str, Array]:
@@ -71,10 +83,10 @@ def back_in_place(stored: Stored, table: Table, weights: Mapping[str, Any]) -> d
     return made
 
 
-def copy_beside(folder: Path, weights: Path, place: Path) -> None:
-    """Copies config and tokenizer of a folder whose weights lie in `weights`, to the same places in another."""
-    for pattern in BESIDE:
-        for source in sorted({*folder.glob(pattern), *weights.glob(pattern)}):
+def copy_beside(folder: Path, parts: Sequence[Path], place: Path, patterns: Sequence[str] = BESIDE) -> None:
+    """Copies config and tokenizer of a folder, which lie in these parts of it, to the same places in another."""
+    for pattern in patterns:
+        for source in sorted({one for part in parts for one in part.glob(pattern)}):
             copy = place / source.relative_to(folder)
             if source.is_file() and not (copy.exists() and copy.samefile(source)):
                 replace_file(copy, partial(shutil.copyfile, source))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..grammar.diagnostics import Diagnostic, Diagnostics, TransformulaError
+from ..grammar.diagnostics import Diagnostic, Diagnostics, Source, TransformulaError
 from . import checking, heads, lower, pipeline
 from .config import Config
 from .ir import Graph
@@ -47,8 +47,8 @@ class Compiled:
         return self.stages[-1].graph
 
 
-def load_module(spec: str | Path, over: tuple[str, str] | None = None) -> Module:
-    """The module of a shipped spec's name, a path, or a text; raises all its mistakes at once.
+def load_module(spec: str | Path | Source, over: tuple[str, str] | None = None) -> Module:
+    """The module of a shipped spec's name, a path, a text, or a source; raises all its mistakes at once.
 
     With over = ("bert", "roberta") what extends bert is taken over roberta instead.
     """
@@ -57,8 +57,8 @@ def load_module(spec: str | Path, over: tuple[str, str] | None = None) -> Module
     return module
 
 
-def _load(spec: str | Path, over: tuple[str, str] | None = None) -> tuple[Module, Diagnostics]:
-    source = read_source(spec)
+def _load(spec: str | Path | Source, over: tuple[str, str] | None = None) -> tuple[Module, Diagnostics]:
+    source = spec if isinstance(spec, Source) else read_source(spec)
     path = Path(source.name)
     loader = Loader(path.parent if path.is_file() else None, over)
     module = loader.load(source)

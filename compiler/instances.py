@@ -9,7 +9,7 @@ from ..grammar import syntax as s
 from ..grammar.diagnostics import Note
 from ..grammar.printer import expression as printed
 from . import expressions, ir, wording
-from .config import Config
+from .config import MAX_SIZE, Config
 from .ir import Axis, Node, Weight
 from .names import declared_names
 from .values import Counter, Instance, MapAxes, Static, Tensor, Value, describe
@@ -239,7 +239,7 @@ def instance_config(fn: Instance) -> tuple[Config, dict[str, tuple[s.Node, Value
             defaults[arg.name] = (arg.value, value)
         elif arg.name in owner.config:
             overrides[arg.name] = value
-            if isinstance(value, Fraction):
+            if isinstance(value, Fraction) and value.denominator == 1 and 0 <= value < MAX_SIZE:
                 name = fn.path.rsplit(".", 1)[-1].split("[")[0]
                 own[arg.name] = Axis(f"{name}.{arg.name}", owner.config.whole(arg.name, value))
         else:

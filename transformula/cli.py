@@ -302,7 +302,8 @@ def _compiled(
     if Path(spec).is_dir():
         from .texts import folder_spec
 
-        spec, given, entry = folder_spec(Path(spec), given, entry)
+        module, given, entry = folder_spec(Path(spec), given, entry)
+        return compile_graph(module, given, entry, _settings(settings), without, only or None, until)
     return compile_graph(_spec(spec), given, entry, _settings(settings), without, only or None, until)
 
 

@@ -19,6 +19,7 @@ from .grammar.diagnostics import did_you_mean, error
 
 if TYPE_CHECKING:
     from .backends.load import LoadedModel
+    from .compiler.modules import Module
 
 WINDOW = 64  # batches whose texts are sorted by length together
 LONG = 200  # texts from which a progress bar is worth it
@@ -77,12 +78,12 @@ def run_job(job: Job) -> None:
 
 def folder_spec(
     folder: Path, config: dict[str, Any], entry: str | None
-) -> tuple[str, dict[str, Any], str | None]:
-    """The shipped spec, the config and the model that a folder asks for."""
+) -> tuple[Module, dict[str, Any], str | None]:
+    """The spec, the config and the model that a folder asks for."""
     from .backends.folder import read_model_folder
 
     found = read_model_folder(folder, entry=entry)
-    return found.spec_name, {**found.config, **config}, found.entry
+    return found.module, {**found.config, **config}, found.entry
 
 
 # --------------------------------------------------------------------------------------------- texts, tokens

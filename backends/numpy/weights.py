@@ -1,23 +1,20 @@
 """Run-time text of the NumPy backend that finds and checks weights; the emitter copies it into modules.
 
 As in kernels.py everything is a small top-level function, an UPPER_CASE constant or a type alias, and needs
-nothing but numpy, the standard library and kernels.py. backends/checkpoint_table.py tells what a table holds.
+nothing but numpy, the standard library and files.py. backends/checkpoint_table.py tells what a table holds.
 """
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels import read_npz, read_safetensors
+from .files import Stored
 
-Stored = Mapping[str, NDArray[Any]]
 Dimensions = tuple[tuple[tuple[str, int], ...], ...]
 Cut = tuple[()] | tuple[int, int, int, int]
 TableRow = tuple[str, str, tuple[tuple[str, int], ...], Dimensions, tuple[int, ...], Cut]
@@ -28,77 +25,6 @@ Weights = dict[
 Entry = tuple[
     TableRow, tuple[int, ...], str
 ]  # a row, one entry of its weight's stack, and the name of its tensor
-
-# ---- files -------------------------------------------------------------------------------------------------
-
-WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
-PICKLED = (
-    "holds pickled weights only, which can run any code when they are read, so they are refused. Save it "
-    "as safetensors: transformula convert FOLDER"
-)
-
-
-def read_stored(path: str | Path) -> Stored:
-    """Stored name -> array, mapped from the file, of a folder, a .safetensors file or an .npz."""
-    path = Path(path)
-    if path.is_dir():
-        return read_folder(path)
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist")
-    if path.suffix == ".npz":
-        return read_npz(path)
-    if path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"):
-        raise ValueError(f"{path} {PICKLED}")
-    return read_safetensors(path)
-
-
-def read_folder(folder: Path) -> Stored:
-    """The weights of a model's folder: one file, or shards by their index."""
-    if (folder / WEIGHTS_FILE).is_file():
-        return read_safetensors(folder / WEIGHTS_FILE)
-    if (folder / INDEX_FILE).is_file():
-        return read_shards(folder)
-    if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.ckpt*")):
-        raise ValueError(f"{folder} {PICKLED}")
-    raise ValueError(f"{folder} holds neither {WEIGHTS_FILE} nor {INDEX_FILE}")
-
-
-def read_shards(folder: Path) -> Stored:
-    """All shards that the index names, which are files of the folder itself; index and shards must agree."""
-    index = folder / INDEX_FILE
-    homes = shard_index(index)
-    stored: dict[str, NDArray[Any]] = {}
-    where: dict[str, str] = {}
-    for file in sorted(set(homes.values())):
-        if not (folder / file).is_file():
-            raise ValueError(f"{index} names the shard {file}, which does not exist")
-        for name, array in read_safetensors(folder / file).items():
-            if name in where:
-                raise ValueError(f"{name!r} is in two shards, {where[name]} and {file}")
-            stored[name], where[name] = array, file
-    wrong = [name for name, file in homes.items() if where.get(name) != file]
-    if wrong:
-        raise ValueError(
-            f"{index}: the shard {homes[wrong[0]]} does not hold {wrong[0]!r} ({len(wrong)} such names)"
-        )
-    return stored
-
-
-def shard_index(index: Path) -> dict[str, str]:
-    """Stored name -> file of an index; plain names only, so nothing outside the folder is opened."""
-    try:
-        homes = json.loads(index.read_bytes())["weight_map"]
-        plain = all(isinstance(f, str) and f.endswith(".safetensors") for f in homes.values())
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        raise ValueError(
-            f'{index} is no index: it should be JSON with "weight_map": {{name: file}}'
-        ) from None
-    for file in homes.values():
-        if not plain or re.search(r"[/\\:\0]", file):
-            raise ValueError(f"{index} names {file!r}, which is no .safetensors file of this folder")
-    return dict(homes)
-
 
 # ---- the table and the names -------------------------------------------------------------------------------
 
@@ -204,8 +130,9 @@ def left_over(stored: Stored, table: Table) -> list[str]:
     ]
     for prefix in table[2]:
         bare = not any(row[1].startswith(prefix) for row in table[0])
-        if bare and taken and all(name.startswith(prefix) for name in taken):
-            rest = [name for name in rest if name.startswith(prefix)]
+        own = [name for name in taken if "/" not in name]
+        if bare and own and all(name.startswith(prefix) for name in own):
+            rest = [name for name in rest if name.startswith(prefix) or "/" in name]
     return rest
 
 

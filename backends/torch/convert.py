@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...grammar.diagnostics import error
-from ..numpy.weights import WEIGHTS_FILE
+from ..numpy.files import MODULES_FILE, WEIGHTS_FILE, inside, module_rows
 from ..saving import copy_beside, replace_file
 
 try:
@@ -23,24 +24,43 @@ NAMES = ("pytorch_model.bin", "pytorch_model-*-of-*.bin", "*.ckpt", "*.pt")
 def convert(folder: Path, target: Path) -> Path:
     """Writes a folder's pickled weights to target/model.safetensors, and config and tokenizer beside it.
 
-    Only tensors are taken from the pickle: what would run code is refused. Tensors that share memory are each written.
-    Raises `TransformulaError` for a folder without such a file, and for a file that holds anything else.
+    In a folder of sentence-transformers each module that has a pickle gets such a file, the weights of the others are
+    copied. Only tensors are taken from a pickle: what would run code is refused. Tensors that share memory are each
+    written. Raises `TransformulaError` for a folder without such a file, and for a file that holds anything else.
     """
     if not folder.is_dir():
         raise error("C630", f"no model's folder here: {folder}", help="Give the folder that holds pytorch_model.bin.")
-    files = next((found for name in NAMES if (found := sorted(folder.glob(name)))), [])
-    if not files:
+    parts = _parts(folder)
+    pickles = {part: found for part in parts if (found := _pickles(part))}
+    if not pickles:
         raise error("K013", f"{folder} holds no pickled weights", help=f"They are called {NAMES[0]}.")
-    tensors: dict[str, torch.Tensor] = {}
-    for file in files:
-        tensors.update(_read(file))
+    written = []
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        replace_file(target / WEIGHTS_FILE, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
-        copy_beside(folder, folder, target)
+        for part, files in pickles.items():
+            tensors = {name: tensor for file in files for name, tensor in _read(file).items()}
+            written.append(target / part.relative_to(folder) / WEIGHTS_FILE)
+            replace_file(written[-1], partial(save_file, tensors, metadata={"format": "pt"}))
+        copy_beside(folder, parts, target)
+        copy_beside(folder, [part for part in parts if part not in pickles], target, ("*.safetensors*",))
     except OSError as fault:
         raise error("K012", f"{target} cannot be written: {fault.strerror or fault}") from None
-    return target / WEIGHTS_FILE
+    return written[0]
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The folder, and those of its modules if it is one of sentence-transformers."""
+    if not (folder / MODULES_FILE).is_file():
+        return [folder]
+    try:
+        places = [inside(folder, path) for _, path in module_rows(folder / MODULES_FILE)]
+    except ValueError as fault:
+        raise error("C634", str(fault)) from None
+    return list(dict.fromkeys((folder, *places)))
+
+
+def _pickles(folder: Path) -> list[Path]:
+    """The files of weights of the first kind that a folder has."""
+    return next((found for name in NAMES if (found := sorted(folder.glob(name)))), [])
 
 
 def _read(file: Path) -> dict[str, torch.Tensor]:

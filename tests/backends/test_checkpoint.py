@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
+from transformula.backends.numpy.files import read_stored
 from transformula.backends.numpy.weights import (
     Table,
     assemble,
@@ -16,7 +17,6 @@ from transformula.backends.numpy.weights import (
     merges,
     missing_weights,
     other_names,
-    read_stored,
     told_shape,
 )
 

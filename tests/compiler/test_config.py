@@ -250,3 +250,13 @@ def test_files_that_are_no_config(tmp_path: Any, content: str) -> None:
 def test_a_missing_file(tmp_path: Any) -> None:
     with pytest.raises(TransformulaError, match="C607"):
         read_config(tmp_path / "none.json")
+
+
+def test_an_instance_has_a_number_that_is_no_size() -> None:
+    """A size of an instance is an axis of its own; any other number is just that."""
+    text = (
+        "config\n    d = 2\n    ε = 1e-12\n    shift = 3\n"
+        "block Moved(x[d]) → [d] = x + shift + ε\n"
+        "model M(x[d]) → [d] = moved(x)\n    uses moved : Moved(ε = 0.25, shift = -4)\n"
+    )
+    close(value(text, x=np.array([[1.0, 2.0]])), [[-2.75, -1.75]])

@@ -6,6 +6,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from tests.compiler.spec_tools import Array, rng
 from tests.compiler.spec_tools import weight_values as weight_values
 from transformula.backends.program import Program
 from transformula.backends.program import compile as compile
+from transformula.backends.sentence import Sentence, Step
 from transformula.compiler import pipeline
 from transformula.compiler import reference as reference
+from transformula.compiler.driver import load_module
 from transformula.compiler.ir import Graph
 
 SIZES = """
@@ -311,12 +314,21 @@ model M(tokens[seq] as input_ids, targets[tgt] as decoder_input_ids) → h[tgt, 
     ),
 }
 
+
+def modules() -> str:
+    """A spec as it is written for three poolings, a normalisation, a Dense and a LayerNorm."""
+    steps = (Step("Normalize", "", {}), Step("Dense", "3_Dense", {}), Step("LayerNorm", "4_LayerNorm", {}))
+    dense = {"activation_function": "GELU"}
+    sentence = Sentence(Path(), ("mean", "cls", "max"), (steps[0], replace(steps[1], config=dense), steps[2]))
+    return sentence.written(load_module("sbert")).text
+
+
 BERT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "ffn": 10, "place": 16, "segment": 3}
 SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("bert", "Bert", BERT),
     "mlm": ("bert", "BertForMaskedLM", BERT),
     "sbert": ("sbert", "SentenceBert", BERT),
-    "pair": ("sbert", "PairPooledBert", BERT),
+    "modules": (modules(), "SentenceBert", {**BERT, "pool_2": "cls", "pool_3": "max", "out_2": 7, "act_2": "GELU"}),
     "attention_pool": ("sbert", "AttentionPooledBert", BERT),
     "similarities": ("sbert", "Similarities", BERT),
 }
