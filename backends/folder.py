@@ -70,7 +70,7 @@ HARMLESS = frozenset((
 class ModelFolder:
     """What a folder asks for; `config` holds the keys of config.json and of a sentence model's modules.
 
-    `weights` is the transformer's folder, `parts` the folders inside `path` of the other modules that have weights.
+    `weights` is the transformer's folder, `parts` the folders inside `path` of the other modules.
     """
 
     path: Path
@@ -104,7 +104,7 @@ def read_model_folder(
     return ModelFolder(
         path,
         transformer,
-        tuple(one.place for one in sentence.steps if one.kind != "Normalize") if sentence else (),
+        sentence.places if sentence else (),
         config,
         module,
         name,

@@ -49,11 +49,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Sentence:
-    """What modules.json says: the transformer's folder, the pooling modes and the steps behind them."""
+    """What modules.json says: the transformer's folder, the pooling modes, the steps behind them, all other folders."""
 
     transformer: Path
     poolings: tuple[str, ...]
     steps: tuple[Step, ...]
+    places: tuple[str, ...] = ()
 
     @property
     def plain(self) -> bool:
@@ -149,7 +150,8 @@ def read_sentence(folder: Path, modules: Path) -> Sentence:
     transformer: Path | None = None
     poolings: tuple[str, ...] = ()
     steps: list[Step] = []
-    for kind, place in _rows(folder, modules):
+    rows = list(_rows(folder, modules))
+    for kind, place in rows:
         if kind == "Transformer" and transformer is None and not poolings:
             transformer = folder / place
         elif kind == "Pooling" and transformer is not None and not poolings:
@@ -161,7 +163,8 @@ def read_sentence(folder: Path, modules: Path) -> Sentence:
             raise error("C634", what, help=f"Known is {KNOWN}.")
     if transformer is None or not poolings:
         raise error("C634", f"{modules} should name a Transformer and a Pooling")
-    return Sentence(transformer, poolings, tuple(steps))
+    places = tuple(place for kind, place in rows if kind != "Transformer" and place)
+    return Sentence(transformer, poolings, tuple(steps), places)
 
 
 def _rows(folder: Path, modules: Path) -> Iterator[tuple[str, str]]:

@@ -172,6 +172,17 @@ def test_the_transformer_in_a_folder_of_its_own(tmp_path: Path) -> None:
     agree(transformula.load(folder).save_pretrained(tmp_path / "after"))
 
 
+def test_folders_may_have_any_name(tmp_path: Path) -> None:
+    folder = chain(tmp_path)
+    path, text = folder / "modules.json", (folder / "modules.json").read_text()
+    for old, new in (("1_Pooling", "pool"), ("2_Dense", "heads/first one"), ("5_Dense", "last")):
+        (folder / new).parent.mkdir(exist_ok=True)
+        (folder / old).rename(folder / new)
+        text = text.replace(f'"{old}"', f'"{new}"')
+    path.write_text(text)
+    agree(transformula.load(folder).save_pretrained(tmp_path / "after"))
+
+
 def test_a_file_that_does_not_fit(tmp_path: Path) -> None:
     folder = chain(tmp_path)
     path = folder / "2_Dense" / "model.safetensors"
