@@ -16,7 +16,6 @@ from typing import Any
 
 from ..compiler.config import read_config
 from ..compiler.modules import Module
-from ..grammar import syntax as s
 from ..grammar.diagnostics import Source, TransformulaError, did_you_mean, error
 from .numpy.files import inside, module_rows
 
@@ -70,19 +69,16 @@ class Sentence:
         return keys | {f"dense_{i}": one.config for i, one in enumerate(self.steps, 1) if one.kind == "Dense"}
 
     def written(self, base: Module) -> Source:
-        """The spec of this row of modules, over a spec whose SentenceBert has its inputs and its token embeddings u."""
+        """The spec of this row of modules, over sbert or a spec like it."""
         self._check(base)
-        model = base.entries[MODEL].definition
-        inputs = ", ".join(one.span.text for one in model.params or ())
-        tokens = next(one.span.text for one in model.body.where if isinstance(one, s.Assign) and one.name.name == "u")
         lines = _Lines(self)
         results = f"sentence_embedding[{lines.axis}] = {lines.value}, last_hidden_state[seq, d] = u"
         text = [
             "# The modules of modules.json, one after the other.",
             f"spec {base.name}_modules extends {base.name}",
             *("", "config", *(f"    {one}" for one in lines.config)),
-            *("", f"model {MODEL}({inputs}) → {results}"),
-            *(f"    where {tokens}", *(f"          {one}" for one in lines.where)),
+            *("", f"model {MODEL} of bert → {results}"),
+            *("    where u = last_hidden_state", *(f"          {one}" for one in lines.where)),
         ]
         if lines.uses:
             text += ["", *(f"uses {one}" for one in lines.uses)]
