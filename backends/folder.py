@@ -20,18 +20,8 @@ from ..compiler.modules import Module, read_source, shipped
 from ..grammar.diagnostics import did_you_mean, error
 from .sentence import MODEL, Sentence, read_sentence
 
-SENTENCE_SPECS = {
-    "bert": "sbert",
-    "roberta": "sbert",
-    "data2vec_text": "sbert",
-    "electra": "sbert",
-    "albert": "sbert",
-    "deberta": "sbert",
-    "deberta_v2": "sbert",
-    "distilbert": "sbert_tokens",
-    "mpnet": "sbert_tokens",
-}
-"""For each spec of an encoder, the spec whose models pool its tokens, written over bert."""
+SENTENCE = "sbert"
+"""The spec whose models pool the tokens of an encoder; written over bert, taken over whatever extends that."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute",),
@@ -151,15 +141,21 @@ def _spec(
         )
     name = known[kind]
     if sentence:
-        if name not in SENTENCE_SPECS:
-            advice = f"Known: {', '.join(SENTENCE_SPECS)}. `spec=` takes a spec of your own."
-            raise error("C631", f"there is no shipped spec for sentence embeddings over {name}", help=advice)
-        over = SENTENCE_SPECS[name]
-        module = load_module(over, ("bert", name))
+        if not _is_encoder(load_module(name)):
+            what = f"there is no shipped spec for sentence embeddings over {name}"
+            raise error("C631", what, help="It should extend bert. `spec=` takes a spec of your own.")
+        module = load_module(SENTENCE, ("bert", name))
         if not sentence.plain:
             module = load_module(sentence.written(module), ("bert", name))
-        return module, over if name == "bert" else f"{over} over {name}"
+        return module, SENTENCE if name == "bert" else f"{SENTENCE} over {name}"
     return load_module(name), name
+
+
+def _is_encoder(module: Module | None) -> bool:
+    """Whether a spec is bert, or extends it."""
+    while module is not None and module.name != "bert":
+        module = module.base
+    return module is not None
 
 
 def model_types() -> dict[str, str]:

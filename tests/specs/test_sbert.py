@@ -19,8 +19,8 @@ ENCODERS = {
     "Albert": "sbert over albert",
     "Deberta": "sbert over deberta",
     "DebertaV2": "sbert over deberta_v2",
-    "MPNet": "sbert_tokens over mpnet",
-    "DistilBert": "sbert_tokens over distilbert",
+    "MPNet": "sbert over mpnet",
+    "DistilBert": "sbert over distilbert",
 }
 
 
