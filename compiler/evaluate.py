@@ -257,7 +257,8 @@ class Evaluator:
 
     def _random(self, one: Node, args: list[Array]) -> Array:
         if one["draw"] == "dropout" and not self.training:
-            return args[0]
+            shape = tuple(self.extent(axis) for axis in one.axes)
+            return np.broadcast_to(align(args[0], one.args[0].axes, one.axes), shape)
         full = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
         shape = tuple(self.extent(axis) for axis in full)
         aligned = [align(value, arg.axes, full) for value, arg in zip(args, one.args, strict=True)]

@@ -27,7 +27,7 @@ Core operations and their attributes (every one is a pure function of its argume
     past loop slot             an earlier state inside a loop; the argument is its number
     loop loop slots start      runs a body; arguments: first states, number of steps, what the body takes from outside
     state slot · history slot  a loop's last state, or (argument 2) the state of any number
-    kernel name                a recognised meaning, made by passes only
+    kernel name                a recognised meaning, made by passes only (site, steps: as of the draw that it holds)
 """
 
 from __future__ import annotations

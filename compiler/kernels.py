@@ -8,7 +8,8 @@ have a fast form; one that has none expands the kernel back into the core.
     layer_norm     x, gain?, shift?, bias?, residual?   axis, eps
     rms_norm       x, gain?, bias?, residual?           axis, eps
     gelu, gelu_tanh, silu, sigmoid, relu   x, bias?
-    attention      query, key, value, see?, bias?       axis (the keys), width (dk), scale
+    attention      query, key, value, see?, bias?, drop?   axis (the keys), width (dk), scale; with a rate to drop
+                                                        weights by: site, steps, drawn (the axes of the draw, in order)
     running_sum    x                           axis, loop    at each entry the sum up to it, hidden ones included
 """
 
@@ -58,6 +59,11 @@ def make(name: str, roles: Mapping[str, Node | None], axes: Sequence[Axis], **at
     """A kernel node; absent parts are left out."""
     present = {role: part for role, part in roles.items() if part is not None}
     return ir.kernel(name, present.values(), axes, roles=tuple(present), **attrs)
+
+
+def is_draw(one: Node) -> bool:
+    """Whether the node draws at random: by itself, or inside a recognised meaning."""
+    return one.op == "random" or (one.op == "kernel" and one.get("site") is not None)
 
 
 def number(value: float | Fraction | int) -> Node:
@@ -136,6 +142,9 @@ def _attention(at: Parts, one: Node) -> Node:
     if "bias" in at:
         scores = ir.apply("+", scores, at["bias"])
     weights = make("softmax", {"x": scores, "see": at.get("see")}, _wide(scores, at.get("see")), axis=one["axis"])
+    if "drop" in at:
+        at_site = {name: one[name] for name in SITE if one.get(name) is not None}
+        weights = ir.node("random", (weights, at["drop"]), one["drawn"], "real", draw="dropout", **at_site)
     return ir.contract(weights, at["value"], (one["axis"],))
 
 
@@ -168,6 +177,9 @@ KERNELS: dict[str, Kernel] = {
     )
 }
 """Every kernel by name."""
+
+SITE = ("site", "steps")
+"""Attributes of a draw that tell it from every other one."""
 
 POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu")
 """The kernels that are scalar functions."""

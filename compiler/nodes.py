@@ -106,7 +106,7 @@ def _free(op: str, args: tuple[Node, ...], attrs: dict[str, Any]) -> frozenset[i
     free = frozenset[int]().union(*(one.free for one in args)) if args else frozenset[int]()
     if op in ("counter", "carry", "past"):
         return free | {attrs["loop"]}
-    if op == "random":
+    if op in ("random", "kernel"):  # a kernel that draws has a site, too
         return free | frozenset(attrs.get("steps", ()))
     if op == "loop":
         inner = frozenset[int]().union(*(one.free for one in attrs["body"]))

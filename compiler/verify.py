@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..grammar.diagnostics import InternalError
 from . import ops
 from .ir import Graph, Node
-from .kernels import KERNELS
+from .kernels import KERNELS, is_draw
 
 LEAVES = ("input", "weight", "const", "table", "index", "position", "size", "counter", "carry")
 OPERATIONS = (
@@ -43,6 +43,8 @@ def _node(one: Node) -> None:
         raise InternalError(f"{one} picks along an axis that its argument lacks")
     if one.op == "kernel" and (one["name"] not in KERNELS or len(one["roles"]) != len(one.args)):
         raise InternalError(f"{one} is no kernel with {len(one.args)} parts")
+    if one.op == "kernel" and ("drop" in one["roles"]) != is_draw(one):
+        raise InternalError(f"{one} has a rate without a site, or a site without a rate")
     if one.op == "loop":
         _loop(one)
 

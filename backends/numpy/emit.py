@@ -13,6 +13,7 @@ from typing import Any
 from ...compiler.checkpoint import checkpoint_rows
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, walk_all
+from ...compiler.kernels import is_draw
 from ...grammar.diagnostics import error
 from ..checkpoint_table import checkpoint_table, table_source
 from ..limits import input_rows, limit_rows, mask_rows
@@ -40,6 +41,8 @@ def emit(compiled: Compiled) -> str:
             f"`{compiled.entry}` is an objective: the NumPy backend compiles models",
             help="Evaluate it with the reference, or compile the model that it uses.",
         )
+    if any(is_draw(one) for one in graph.nodes()):  # the pass was left out
+        compiled.ledger.fired("inference", "no_dropout", "dropout is the identity: a NumPy module does not train")
     try:
         if "unpad" not in graph.plan:
             raise Unsupported("the pass was left out")

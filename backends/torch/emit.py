@@ -7,6 +7,7 @@ import re
 
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, Weight
+from ...compiler.kernels import is_draw
 from ...grammar.diagnostics import error
 from ..numpy.border_text import header
 from ..numpy.copying import Library
@@ -21,8 +22,13 @@ from .weights import WeightNames
 from .writer import TorchWriter
 
 LIBRARY = Library("transformula.backends.torch", ("functions",))
-SKIP = ("fold_scales", "merge_projections", "fuse", "unpad", "schedule")
-"""Passes that prepare weights or memory: parameters stay as the checkpoint has them, and torch looks after memory."""
+SKIP = ("inference", "fold_scales", "merge_projections", "fuse", "unpad", "schedule")
+"""The module can be trained, so dropout stays; parameters stay as the checkpoint has them; torch looks after memory."""
+
+TRAINS = """In training mode, which a new module is in, each dropout draws anew at each call (from torch's generator);
+after `.eval()` there is none."""
+SAME = "It has no dropout: `.train()` and `.eval()` change nothing."
+"""What the two modes do."""
 
 
 def emit(compiled: Compiled) -> str:
@@ -63,6 +69,7 @@ def _module(compiled: Compiled, graph: Graph) -> str:
     text = module_template("torch").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a PyTorch module, generated from its formulas.",
         count=f"{count:,}",
+        modes=TRAINS if any(is_draw(one) for one in graph.nodes()) else SAME,
         name=name,
         call=", ".join(f"{at.arguments[i.name]}=…" for i in graph.inputs if i.required),
         first=graph.outputs[0].name,

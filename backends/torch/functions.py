@@ -109,6 +109,13 @@ def reduce_where(kind: str, x: Tensor, see: Tensor | bool, dims: tuple[int, ...]
     return total if kind == "sum" else total / see.expand(zeros.shape).sum(dim=dims).clamp(min=1)
 
 
+def dropped(x: Tensor, rate: Tensor, training: bool) -> Tensor:
+    """dropout(x, p) for rates that are computed: x / (1 - p) with probability 1 - p, else 0; x outside training."""
+    if not training:
+        return x
+    return torch.where(torch.rand_like(x) < rate, 0.0, x / (1 - rate).clamp(min=1e-30))
+
+
 def rank(x: Tensor, see: Tensor | None = None) -> Tensor:
     """How many entries of the last axis are larger, ties by order; hidden entries are smallest."""
     value = x if see is None else x.masked_fill(~see, float("-inf"))

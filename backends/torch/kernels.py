@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Length, Node
 from ..numpy.values import Unsupported, Value, aligned, transposed
 
@@ -114,6 +115,9 @@ def running_sum(writer: TorchWriter, one: Node, at: Parts) -> Value:
 
 def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """scaled_dot_product_attention over [batch, heads, queries, width]."""
+    rate = writer.value(at["drop"]) if "drop" in at else None
+    if rate is not None and not rate.number:  # it takes one rate for all entries
+        return writer.value(kernel_table.expanded(one))
     query, key, value = (writer.value(at[role]) for role in ("query", "key", "value"))
     axis, width = one["axis"], one["width"]
     own = tuple(a for a in value.dims if a not in key.dims)
@@ -132,6 +136,8 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
         v = f"{v}.expand({', '.join([*sizes, writer.size(axis), writer.size(depth)])})"
     dims = (*lead, rows[0], axis)
     arguments = [q, k, v, f"attn_mask={_mask(writer, at, axis, dims)}", f"scale={float(one['scale'])!r}"]
+    if rate is not None:
+        arguments.insert(-1, f"dropout_p={rate.text} if self.training else 0.0")
     text = f"F.scaled_dot_product_attention({', '.join(arguments)})"
     made = Value(text, "", (*lead, rows[0], depth), reorder="permute")
     back = tuple(a for a in query.dims if a != width)

@@ -61,6 +61,8 @@ class TorchWriter(Writer):
         return self.fixed(super().made(one))
 
     def settled(self, one: Node, found: Value) -> Value:
+        if one.op == "random":  # text that stands twice would be drawn twice
+            return self.assigned(one, found, self.origin(one).name or "kept")
         if one.op == "kernel" and not found.text.isidentifier():
             return self.assigned(one, found)
         return super().settled(one, found)
@@ -107,6 +109,8 @@ class TorchWriter(Writer):
             if found is not None:
                 return found
         values = [self.value(arg) for arg in one.args]
+        if one["fn"] == "stop" and values[0].number:  # a plain number has no gradient
+            return values[0]
         lead, dims = self.order(one, values)
         wide = one.kind == "bool" or all(v.wide or v.number for v in (values[1:] if one["fn"] == "where" else values))
         texts = [self._operand(one, v, arg, dims, wide) for v, arg in zip(values, one.args, strict=True)]
@@ -317,7 +321,20 @@ class TorchWriter(Writer):
         return found
 
     def _random(self, one: Node) -> Value:
-        if one["draw"] == "dropout":
-            value, rate = self.value(one.args[0]), self.value(one.args[1])
-            return Value(f"F.dropout({value.text}, {rate.text}, self.training)", "", value.dims)
-        raise Unsupported("a random draw")
+        """Each entry is drawn by itself, along axes too where the value is the same everywhere."""
+        if one["draw"] != "dropout":
+            raise Unsupported("a random draw")
+        value, rate = self.value(one.args[0]), self.value(one.args[1])
+        dims = tuple(dict.fromkeys((*value.dims, *one.axes)))
+        x = aligned(value, "", dims)
+        if value.number:
+            x = f"torch.as_tensor({value.text}, dtype=dtype, device=device)"
+        elif value.wide:
+            x = f"{x}.to(dtype)"
+        if len(value.dims) < len(dims):
+            x = f"{x}.expand({', '.join(self.size(axis) for axis in dims)})"
+        x = x if x != value.wrapped else value.text
+        if rate.number:
+            return Value(f"F.dropout({x}, {rate.text}, self.training)", "", dims)
+        self.need("dropped")
+        return Value(f"dropped({x}, {aligned(rate, '', dims)}, self.training)", "", dims)

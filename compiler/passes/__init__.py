@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from ..pipeline import Pass
-from . import fold_scales, fuse, merge_projections, recognise, simplify
+from . import fold_scales, fuse, inference, merge_projections, recognise, simplify
 from .planned import planned
 
 PASSES: tuple[Pass, ...] = (
     Pass(
+        "inference",
+        "what acts in training alone is taken out: dropout and stop",
+        "first: nothing else need look at what goes",
+        inference.run,
+    ),
+    Pass(
         "simplify",
-        "scalar algebra, decided selections, renames sunk, no dropout",
-        "first: all others look at the normal form",
+        "scalar algebra, decided selections, renames sunk",
+        "before the rest: all others look at the normal form",
         simplify.run,
     ),
     Pass(

@@ -1,14 +1,15 @@
 """Attention: a contraction of a softmax with values, whose scores are linear in one product of query and key.
 
 The scale is whatever number the scores carry, wherever it was written (on the query, on the key, on the scores, as a
-product or a division); what is added to the product is the bias, scaled as written. Precondition: nobody else reads
-the weights, else they would be computed twice.
+product or a division); what is added to the product is the bias, scaled as written. The rate and the draw of a dropout of
+the weights go along. Precondition: nobody else reads the weights, else they would be computed (or drawn) twice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from .. import ir, kernels
 from ..ir import Axis, Graph, Node
@@ -57,9 +58,14 @@ def _softmax_weights(one: Node) -> Node | None:
     if one.op != "contract" or len(one["over"]) != 1:
         return None
     for arg in one.args:
-        if arg.op == "kernel" and arg["name"] == "softmax" and arg["axis"] == one["over"][0]:
+        share = arg.args[0] if _is_dropout(arg) else arg
+        if share.op == "kernel" and share["name"] == "softmax" and share["axis"] == one["over"][0]:
             return arg
     return None
+
+
+def _is_dropout(one: Node) -> bool:
+    return one.op == "random" and one["draw"] == "dropout"
 
 
 def _narrow(one: Node) -> Node:
@@ -73,16 +79,22 @@ def _changed_weights(one: Node) -> bool:
     """Whether a product over the axis of a softmax takes something made of the softmax."""
     if one.op != "contract" or len(one["over"]) != 1:
         return False
-    inner = ir.walk([arg for arg in one.args if arg.op == "map"], enter=lambda n: n.op == "map")
+    inner = ir.walk([arg for arg in one.args if _changes(arg)], enter=_changes)
     return any(n.op == "kernel" and n["name"] == "softmax" and n["axis"] == one["over"][0] for n in inner)
+
+
+def _changes(one: Node) -> bool:
+    return one.op == "map" or _is_dropout(one)
 
 
 def _attention(one: Node, weights: Node, context: Context) -> tuple[str, Node | None]:
     value = one.args[1] if one.args[0] is weights else one.args[0]
-    axis = weights["axis"]
-    if context.readers(weights) > 1:
+    draw = weights if _is_dropout(weights) else None
+    share = weights if draw is None else draw.args[0]
+    axis = share["axis"]
+    if context.readers(weights) > 1 or context.readers(share) > 1:
         return "the attention weights are read elsewhere, too", None
-    at = kernels.parts(weights)
+    at = kernels.parts(share)
     scores = linear(at["x"], axis)
     if scores.product is None:
         return "the scores are not one product of query and key (plus a bias)", None
@@ -100,6 +112,14 @@ def _attention(one: Node, weights: Node, context: Context) -> tuple[str, Node | 
         bias = scaled if bias is None else ir.apply("+", bias, scaled)
     roles = {"query": query, "key": key, "value": value, "see": see, "bias": bias}
     wide = ir.union(part for part in roles.values() if part is not None)
+    site: dict[str, Any] = {}
+    if draw is not None:
+        own = ir.union(part for role, part in roles.items() if part is not None and role != "value")
+        if set(draw.axes) != {a for a in own if a != width}:
+            return "weights are dropped along axes that query, key and bias do not have", None
+        roles["drop"] = draw.args[1]
+        site = {name: draw[name] for name in kernels.SITE if draw.get(name) is not None}
+        site["drawn"] = draw.axes
     axes = tuple(a for a in wide if a in one.axes)
     made = kernels.make(
         "attention",
@@ -108,6 +128,7 @@ def _attention(one: Node, weights: Node, context: Context) -> tuple[str, Node | 
         axis=axis,
         width=width,
         scale=scores.scale * more,
+        **site,
     )
     return "", made
 

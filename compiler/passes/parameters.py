@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import ir
 from ..ir import Axis, Node
+from ..kernels import is_draw
 
 LEAVES = ("weight", "const", "table", "counter", "index", "size")
 PURE = ("map", "contract", "reduce", "pick", "rename", "split", "merge", "concat", "widen", "rank", "kernel")
@@ -12,7 +13,8 @@ PURE = ("map", "contract", "reduce", "pick", "rename", "split", "merge", "concat
 def is_parameter(one: Node) -> bool:
     """Whether no input, no length and no state of a loop goes into the value."""
     return all(
-        (part.op in LEAVES if not part.args else part.op in PURE) and not any(axis.ragged for axis in part.axes)
+        (part.op in LEAVES if not part.args else part.op in PURE and not is_draw(part))
+        and not any(axis.ragged for axis in part.axes)
         for part in ir.walk([one])
     )
 

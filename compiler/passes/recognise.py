@@ -5,15 +5,17 @@ weights, and of one relation); the function is evaluated in float64 at random po
 meaning. So every way to write a LayerNorm is one LayerNorm, and what differs by 1e-9 is none. The probe draws values
 of several sizes, so that ε and the two GELUs are told apart.
 
-Precondition: nothing inside but scalar functions and reductions over one axis. Attention then is a contraction of a
-softmax, with scores linear in one product of query and key.
+Precondition: nothing inside but scalar functions and reductions over one axis, and no gradient that a `stop` cuts.
+Attention then is a contraction of a softmax, with scores linear in one product of query and key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
+from .. import ir
 from ..ir import Axis, Graph, Node
 from ..ledger import Ledger
 from ..rules.rule import Context
@@ -99,9 +101,26 @@ def _best(root: Node, order: Mapping[Node, int], static: frozenset[Node]) -> tup
         if not _worth(region):
             continue
         found = probe.meaning(region.root, region.x, region.see, region.weights)
-        if found is not None:
+        if found is not None and _takes_no_stop(region, found, order):
             best = region, found.kernel, found.node
     return best
+
+
+def _takes_no_stop(region: Region, found: probe.Found, order: Mapping[Node, int]) -> bool:
+    """Whether the meaning has the part's gradient too: what `stop` holds fixed may be any value, so none is cut.
+
+    exp(x - stop(max)) / Σ is a softmax whatever stands for the maximum; the softmax of stop(x) is none of x.
+    """
+    moved: dict[Node, Node] = {}
+    for one in sorted(region.inside, key=order.__getitem__):
+        made = ir.rebuild(one, tuple(moved.get(arg, arg) for arg in one.args))
+        if one.op == "map" and one["fn"] == "stop":
+            made = ir.apply("+", made, ir.apply("+", ir.apply("tanh", made), ir.const(Fraction(1, 3))))
+        moved[one] = made
+    if moved[region.root] is region.root:
+        return True
+    again = probe.meaning(moved[region.root], region.x, region.see, region.weights)
+    return again is not None and again.node is found.node
 
 
 def _worth(region: Region) -> bool:

@@ -1,4 +1,4 @@
-"""simplify: scalar algebra, selections that are decided, renames sunk to their consumers, no dropout.
+"""simplify: scalar algebra, selections that are decided, renames sunk to their consumers.
 
 Common subexpressions and dead code need no work: nodes are interned, and what no result reads is not in the graph.
 Precondition: none; every rule keeps the value exactly, or up to the rounding of exact constants.

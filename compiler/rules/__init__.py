@@ -7,6 +7,6 @@ from .inference import RULES as INFERENCE
 from .renames import RULES as RENAMES
 from .rule import Context, Match, Rule, rewrite
 
-SIMPLIFY: tuple[Rule, ...] = (*INFERENCE, *ALGEBRA, *RENAMES)
+SIMPLIFY: tuple[Rule, ...] = (*ALGEBRA, *RENAMES)
 
-__all__ = ["SIMPLIFY", "Context", "Match", "Rule", "rewrite"]
+__all__ = ["INFERENCE", "SIMPLIFY", "Context", "Match", "Rule", "rewrite"]

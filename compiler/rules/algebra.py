@@ -43,6 +43,13 @@ def _same_kind(match: Match) -> str:
     return "" if node.kind == kept.kind or node.kind != "real" else "the result would be an integer, not a real number"
 
 
+def _dropped_nothing(one: Node) -> Match | None:
+    """A rate of 0. (At a rate of 1 all is 0 in training, yet x outside it: no law holds in both.)"""
+    if one.op == "random" and one["draw"] == "dropout" and number(one.args[1]) == 0:
+        return {"node": one, "kept": one.args[0]}
+    return None
+
+
 def _x(kind: str = "real") -> Node:
     return ir.input_("x", (Axis("a", 3), Axis("b", 4)), kind)
 
@@ -202,6 +209,12 @@ RULES = (
         _neutral, lambda m: m["kept"],
         lambda: [ir.apply("+", _x(), ZERO), ir.apply("*", ONE, _x()), ir.apply("/", _x(), ONE)],
         _same_kind, lambda: [ir.apply("/", _x("int"), ONE)],
+    ),
+    Rule(
+        "dropped_nothing", "dropout(x, 0) = x", "every entry is kept, and scaled by 1",
+        _dropped_nothing, lambda m: ir.widen_to(m["kept"], m["node"].axes),
+        lambda: [ir.draw("dropout", (_x(), ZERO), (), "real", "site")],
+        _same_kind, lambda: [ir.draw("dropout", (_x("int"), ZERO), (), "real", "site")],
     ),
     Rule(
         "square", "x ^ 2 = x * x", "a product is exact and cheaper than a power",

@@ -18,18 +18,19 @@ from transformula.compiler import ir, rules
 from transformula.compiler.evaluate import Evaluator, Lengths, align
 from transformula.compiler.ir import Axis, Graph, Length, Node, Output
 from transformula.compiler.ledger import Ledger
-from transformula.compiler.rules import SIMPLIFY, Rule, algebra, inference, renames, rewrite
+from transformula.compiler.rules import INFERENCE, SIMPLIFY, Rule, algebra, inference, renames, rewrite
 from transformula.compiler.rules.rule import nothing_against
 
 TABLES = {"algebra": algebra.RULES, "inference": inference.RULES, "renames": renames.RULES}
+ALL = (*INFERENCE, *SIMPLIFY)
 SAMPLES = [
     pytest.param(rule, one, id=f"{rule.name}-{i}")
-    for rule in SIMPLIFY
+    for rule in ALL
     for i, one in enumerate(rule.samples())
 ]
 REFUSED = [
     pytest.param(rule, one, id=f"{rule.name}-{i}")
-    for rule in SIMPLIFY
+    for rule in ALL
     for i, one in enumerate(rule.refused())
 ]
 A, B = Axis("a", 3), Axis("b", 2)
@@ -51,7 +52,7 @@ def resized(root: Node, size: int) -> Node:
     return done[root]
 
 
-def value(root: Node, seed: int = 0, length: int = 3) -> Array:
+def value(root: Node, seed: int = 0, length: int = 3, training: bool = False) -> Array:
     """The node at random inputs and weights; examples of the lengths have 0 to all entries, some hidden."""
     lengths = Lengths({"batch": 2, "seq": length}, {"seq": np.array([length, length // 2])})
     lengths.visible["seq"] = np.arange(length) < lengths.count["seq"][:, None]
@@ -63,7 +64,7 @@ def value(root: Node, seed: int = 0, length: int = 3) -> Array:
         drawn[one["name"]] = (
             np.round(made * 3) if one.kind == "int" else made > 0 if one.kind == "bool" else made
         )
-    return Evaluator(drawn, lambda name, axes: drawn[name], lengths)(root)
+    return Evaluator(drawn, lambda name, axes: drawn[name], lengths, seed, training)(root)
 
 
 def applied(rule: Rule, root: Node) -> tuple[Node, list[str]]:
@@ -85,7 +86,7 @@ def applied(rule: Rule, root: Node) -> tuple[Node, list[str]]:
     return ir.transform([root], change)[0], reasons
 
 
-def same(left: Node, right: Node, **how: int) -> None:
+def same(left: Node, right: Node, **how: Any) -> None:
     found = align(value(right, **how), right.axes, left.axes)
     np.testing.assert_allclose(found, value(left, **how), rtol=1e-13, atol=1e-13)
 
@@ -100,6 +101,8 @@ def test_sample_fires_and_keeps_the_value(rule: Rule, sample: Node, size: int) -
     for length in (1, 4):
         for seed in range(3):
             same(sample, made, seed=seed, length=length)
+            if rule in SIMPLIFY:
+                same(sample, made, seed=seed, length=length, training=True)
 
 
 @pytest.mark.parametrize(("rule", "sample"), REFUSED)
@@ -110,7 +113,7 @@ def test_refused_sample_stays_and_says_why(rule: Rule, sample: Node) -> None:
     assert all(reason.strip() and "\n" not in reason for reason in reasons)
 
 
-@pytest.mark.parametrize("rule", SIMPLIFY, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
 def test_rule_is_told_in_full(rule: Rule) -> None:
     assert rule.samples(), "a rule without a sample is not tested"
     assert rule.law.strip()
@@ -123,8 +126,8 @@ def test_rule_is_told_in_full(rule: Rule) -> None:
 
 def test_every_table_is_in_the_list_and_names_are_unique() -> None:
     listed = [rule for table in TABLES.values() for rule in table]
-    assert {rule.name for rule in listed} == {rule.name for rule in SIMPLIFY}
-    assert len({rule.name for rule in SIMPLIFY}) == len(SIMPLIFY)
+    assert {rule.name for rule in listed} == {rule.name for rule in ALL}
+    assert len({rule.name for rule in ALL}) == len(ALL)
     files = [name for name in dir(rules) if hasattr(getattr(rules, name), "RULES")]
     assert sorted(files) == sorted(TABLES), "a new file of rules belongs into TABLES above"
 
@@ -137,8 +140,8 @@ def graph_of(roots: Sequence[Node]) -> Graph:
     return Graph("g", outputs, (), (), {})
 
 
-def simplified(root: Node) -> Node:
-    return rewrite(graph_of([root]), SIMPLIFY, "simplify", Ledger(), 24).roots[0]
+def simplified(root: Node, table: Sequence[Rule] = SIMPLIFY) -> Node:
+    return rewrite(graph_of([root]), table, "simplify", Ledger(), 24).roots[0]
 
 
 X, Y = ir.input_("x", (A, B), "real"), ir.input_("y", (B,), "real")
@@ -245,11 +248,15 @@ def turned(x: Node) -> Node:
 @settings(max_examples=150, deadline=None)
 @given(root=st.recursive(LEAVES, longer, max_leaves=12), seed=st.integers(0, 5))
 def test_random_formula_keeps_its_value(root: Node, seed: int) -> None:
+    """Outside training and in it, where the draws are the same; and outside it without any draw."""
     made = simplified(root)
     assert set(made.axes) == set(root.axes)
-    same(root, made, seed=seed)
+    for training in (False, True):
+        same(root, made, seed=seed, training=training)
     assert simplified(made) is made
-    assert not any(one.op == "random" for one in ir.walk([made]))
+    used = simplified(root, ALL)
+    same(root, used, seed=seed)
+    assert not any(one.op == "random" or one.get("fn") == "stop" for one in ir.walk([used]))
 
 
 def test_origins_go_along() -> None:
