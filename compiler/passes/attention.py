@@ -1,8 +1,8 @@
 """Attention: a contraction of a softmax with values, whose scores are linear in one product of query and key.
 
 The scale is whatever number the scores carry, wherever it was written (on the query, on the key, on the scores, as a
-product or a division); what is added to the product is the bias, scaled as written. The rate and the draw of a dropout of
-the weights go along. Precondition: nobody else reads the weights, else they would be computed (or drawn) twice.
+product or a division); what is added to the product is the bias, scaled as written. Rate and draw of a dropout of the
+weights go along. Precondition: nobody else reads the weights, else they would be computed (or drawn) twice.
 """
 
 from __future__ import annotations

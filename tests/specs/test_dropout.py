@@ -1,0 +1,113 @@
+"""Where dropout stands and at which rate: each draw of a generated module in training is one of the library's."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import torch
+import transformers
+from torch.nn import functional as F
+
+import transformula
+from tests.specs import test_albert, test_deberta
+from tests.specs.configs import TINY
+from tests.specs.peers import saved
+
+Draw: TypeAlias = tuple[float, tuple[int, ...]]
+"""The rate of a call, and the shape of what is dropped: [batch, head, query, key] for the weights of attention."""
+
+IDS = torch.arange(12).reshape(2, 6) + 5
+HIDDEN, WEIGHTS, HEAD = 0.125, 0.25, 0.375
+BERT = {**TINY, "hidden_dropout_prob": HIDDEN, "attention_probs_dropout_prob": WEIGHTS, "classifier_dropout": HEAD}
+ALBERT = {
+    **test_albert.TINY, "hidden_dropout_prob": HIDDEN, "attention_probs_dropout_prob": WEIGHTS,
+    "classifier_dropout_prob": HEAD, "num_hidden_groups": 2, "inner_group_num": 2,
+}  # fmt: skip
+DISTILBERT = {
+    "vocab_size": 31, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 20, "max_position_embeddings": 16,
+    "dropout": HIDDEN, "attention_dropout": WEIGHTS, "seq_classif_dropout": HEAD, "qa_dropout": 0.5,
+}  # fmt: skip
+RATES = {
+    "hidden_dropout_prob": HIDDEN, "attention_probs_dropout_prob": WEIGHTS, "pooler_dropout": 0.5, "cls_dropout": HEAD,
+}  # fmt: skip
+V2 = {**test_deberta.TINY, **test_deberta.V2, **RATES}
+V1 = {**test_deberta.TINY, **test_deberta.HUB, **RATES}
+HEADS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+FAMILIES: dict[str, dict[str, Any]] = {
+    "Bert": BERT, "Roberta": BERT, "XLMRoberta": BERT, "Camembert": BERT, "Data2VecText": BERT,
+    "Electra": {**BERT, "embedding_size": 8}, "Albert": ALBERT, "DistilBert": DISTILBERT, "MPNet": BERT,
+    "Deberta": V1, "DebertaV2": V2,
+}  # fmt: skip
+KINDS = [f"{family}{head}" for family in FAMILIES for head in HEADS]
+KINDS += [f"{family}ForPreTraining" for family in ("Bert", "Electra", "Albert")] + ["BertForNextSentencePrediction"]
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, module: torch.nn.Module, **given: torch.Tensor) -> list[Draw]:
+    """The draws of one call, in order; what is not drawn (evaluation, a rate of 0) is left out."""
+    found: list[Draw] = []
+    dropout, attention = F.dropout, F.scaled_dot_product_attention
+
+    def noted(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+        if training and p > 0:
+            found.append((p, tuple(x.shape)))
+        return dropout(x, p, training, inplace)
+
+    def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **how: Any) -> torch.Tensor:
+        if how.get("dropout_p", 0.0) > 0:
+            found.append((how["dropout_p"], (*q.shape[:-1], k.shape[-2])))
+        return attention(q, k, v, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(F, "dropout", noted)
+        patch.setattr(F, "scaled_dot_product_attention", attended)
+        module(**given)
+    return found
+
+
+def both(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, kind: str, keys: dict[str, Any]
+) -> tuple[list[Draw], list[Draw]]:
+    """The draws of our module and of the library's, in training; none in evaluation."""
+    saved(folder, kind, getattr(transformers, kind).config_class(**keys))
+    network = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager")
+    ours = transformula.load(folder, backend="torch").module
+    assert isinstance(ours, torch.nn.Module)
+    assert drawn(monkeypatch, ours, input_ids=IDS) == drawn(monkeypatch, network.eval(), input_ids=IDS) == []
+    found = drawn(monkeypatch, ours.train(), input_ids=IDS)
+    return found, drawn(monkeypatch, network.train(), input_ids=IDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
+    found, wanted = both(monkeypatch, tmp_path, kind, FAMILIES[kind.replace("Model", "For").split("For")[0]])
+    assert wanted
+    assert found == wanted
+
+
+def test_rates_of_zero_leave_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    keys = {**BERT, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0}
+    kind = "BertForSequenceClassification"
+    assert both(monkeypatch, tmp_path, kind, keys) == ([], [])
+    source = transformula.load(tmp_path, backend="torch").program.source
+    assert "F.dropout(" not in source
+    assert "dropout_p" not in source
+    assert "self.training" not in source
+    assert "It has no dropout" in source
+
+
+TALKING = {**V1, "pos_att_type": "c2p|p2c", "talking_head": True}
+
+
+@pytest.mark.parametrize("keys", [TALKING, {**V1, "relative_attention": False}], ids=["talking", "absolute"])
+def test_deberta_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys: dict[str, Any]) -> None:
+    found, wanted = both(monkeypatch, tmp_path, "DebertaModel", keys)
+    assert [(rate, sorted(shape)) for rate, shape in found] == [(rate, sorted(shape)) for rate, shape in wanted]
+
+
+def test_the_convolution_of_deberta_is_drawn_at_each_layer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is computed in the loop and chosen at the first layer, so the draws of later ones go nowhere."""
+    keys = {**V2, "num_hidden_layers": 3, "conv_kernel_size": 3}
+    found, wanted = both(monkeypatch, tmp_path, "DebertaV2Model", keys)
+    assert Counter(found) - Counter(wanted) == {(HIDDEN, (2, 6, 12)): 2}
+    assert not Counter(wanted) - Counter(found)
