@@ -321,19 +321,19 @@ class TorchWriter(Writer):
         return found
 
     def _random(self, one: Node) -> Value:
-        """Each entry is drawn by itself, along axes too where the value is the same everywhere."""
+        """Each entry is drawn by itself, along axes too where the value is the same; along a length, each example's."""
         if one["draw"] != "dropout":
             raise Unsupported("a random draw")
         value, rate = self.value(one.args[0]), self.value(one.args[1])
-        dims = tuple(dict.fromkeys((*value.dims, *one.axes)))
-        x = aligned(value, "", dims)
+        dims = tuple(dict.fromkeys((*value.dims, *rate.dims, *one.axes)))
+        x = value.text
         if value.number:
-            x = f"torch.as_tensor({value.text}, dtype=dtype, device=device)"
+            x = f"torch.as_tensor({x}, dtype=dtype, device=device)"
         elif value.wide:
-            x = f"{x}.to(dtype)"
+            x = f"{value.wrapped}.to(dtype)"
         if len(value.dims) < len(dims):
+            x = aligned(Value(x, "", value.dims, value.atom, reorder="permute"), "", dims)
             x = f"{x}.expand({', '.join(self.size(axis) for axis in dims)})"
-        x = x if x != value.wrapped else value.text
         if rate.number:
             return Value(f"F.dropout({x}, {rate.text}, self.training)", "", dims)
         self.need("dropped")

@@ -19,7 +19,7 @@ from .. import ir
 from ..ir import Axis, Graph, Node
 from ..ledger import Ledger
 from ..rules.rule import Context
-from . import attention, probe, running
+from . import attention, probe, running, selected
 from .parameters import is_parameter
 from .substitute import substitute
 
@@ -43,7 +43,8 @@ class Region:
 
 def run(graph: Graph, ledger: Ledger) -> Graph:
     """The graph with recognised meanings as kernel nodes."""
-    graph = _functions(running.run(graph, ledger), ledger)
+    graph = selected.run(running.run(graph, ledger), ledger)
+    graph = _functions(graph, ledger)
     return attention.run(graph, ledger)
 
 
