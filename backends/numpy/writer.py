@@ -160,6 +160,11 @@ class Writer:
         """Text of the value that broadcasts against the shape."""
         return aligned(value, lead, dims)
 
+    def broadcast(self, value: Value, lead: str, dims: tuple[Axis, ...], sizes: Iterable[str] = ()) -> str:
+        """Text of the value with the whole shape."""
+        sizes = tuple(sizes) or [*self.lead_sizes(lead), *(self.size(axis) for axis in dims)]
+        return f"np.broadcast_to({self.fit(value, lead, dims)}, ({', '.join(sizes)},))"
+
     def order(self, one: Node, values: Iterable[Value]) -> tuple[str, tuple[Axis, ...]]:
         """The shape of an entry-by-entry result, in the order of its largest operand."""
         lead, dims = self.shape(one)
@@ -207,6 +212,7 @@ class Writer:
         return Value(made, lead, dims, atom, owned=True, wide=wide, number=plain)
 
     dtype = "self.dtype"
+    array = "NDArray[Any]"
     packs = False
 
     def _rename(self, one: Node) -> Value:
@@ -262,8 +268,7 @@ class Writer:
         left = tuple(axis for axis in dims if axis not in one["over"])
         condition = self._condition(one, one["over"], lead, dims)
         if len(value.dims) < len(dims):
-            sizes = ", ".join(self.lead_sizes(lead) + [self.size(axis) for axis in dims])
-            value = Value(f"np.broadcast_to({self.fit(value, lead, dims)}, ({sizes},))", lead, dims, wide=value.wide)
+            value = Value(self.broadcast(value, lead, dims), lead, dims, wide=value.wide)
         wide = value.wide or one["reduction"] in ("count", "argmax", "any", "all")
         if not condition:
             return Value(expressions.reduction(one["reduction"], value, axes), lead, left, owned=True, wide=wide)
