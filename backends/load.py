@@ -23,7 +23,7 @@ from .folder import ModelFolder, read_model_folder, unused_keys
 from .limits import input_rows, limit_rows, mask_rows
 from .numpy.border import COUNTED, check_call
 from .numpy.weights import Stored, Table, Weights, assemble, left_over, missing_weights, read_stored
-from .program import BACKENDS, Program, passes_left_out
+from .program import BACKENDS, Program, check_backend, passes_left_out
 from .saving import Origin
 
 Array = npt.NDArray[Any]
@@ -101,13 +101,16 @@ def load(
     strict: bool = True,
     spec: str | Path | None = None,
     device: str | None = None,
+    layout: str | None = None,
 ) -> LoadedModel:
     """The model of a folder with config.json and safetensors, or of sentence-transformers.
 
     `backend` is "numpy", "torch" (results are tensors on `device`), or "reference": the formulas as they stand, in
     float64. The spec is chosen by model_type, the model by architectures, unless `spec` and `entry` choose. Weights
     that are missing, left over or of another shape are one error; with strict=False left-over ones are let be, and
-    results that need a missing one are left out.
+    results that need a missing one are left out. `layout` is for torch: "packed" computes on the real tokens of a
+    batch, the fastest way in eager mode and hence the default; "padded" is for torch.compile and torch.export. A model
+    that packed rows cannot express is padded, and `program.ledger` says why.
     """
     if backend != REFERENCE and backend not in BACKENDS:
         known = [*BACKENDS, REFERENCE]
@@ -116,6 +119,8 @@ def load(
             f"there is no backend `{backend}`",
             help=did_you_mean(backend, known) or f"There are {', '.join(known)}.",
         )
+    if layout is not None or backend != REFERENCE:
+        check_backend(backend, layout)
     engine = None if backend == REFERENCE else import_module(f".{backend}.loading", __package__)
     if engine and dtype not in engine.DTYPES:
         raise error("C622", f"dtype = {dtype!r} is none of {', '.join(engine.DTYPES)}")
@@ -125,7 +130,8 @@ def load(
     stored, table, graph, left_out = _weights(found, graph, config, strict)
     until = "formula" if backend == REFERENCE else None
     stages, ledger = pipeline.run(graph, without=passes_left_out(backend), until=until)
-    program = Program(Compiled(found.module, config, graph.name, stages, ledger), backend)
+    layout = layout or getattr(engine, "LAYOUT", None)
+    program = Program(Compiled(found.module, config, graph.name, stages, ledger), backend, layout)
     weights = _checked(lambda: assemble(stored, table, strict), found.weights, "")
     forward, module = engine.forward(program, weights, dtype, threads, device) if engine else _reference(graph, weights)
     current = engine.weights_of if engine else lambda program, module: weights

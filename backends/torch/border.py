@@ -42,9 +42,7 @@ def entering(graph: Graph, at: Border, one_weight: str | None) -> list[str]:
     first = next((at.arguments[i.name] for i in graph.inputs if i.required), None)
     if first is None:
         raise Unsupported("a module without an input that is always given")
-    real = next((at.arguments[i.name] for i in graph.inputs if i.required and i.kind == "real"), None)
-    source = one_weight or real
-    dtype = f"{source}.dtype" if source else "torch.get_default_dtype()"
+    dtype = type_of_numbers(graph, at, one_weight)
     lines = [f"device, dtype, batch = {first}.device, {dtype}, {first}.shape[0]"]
     for length, text in at.lengths.items():
         told = next((i for i in graph.inputs if i.required and length in lengths_of(graph, i)), None)
@@ -65,6 +63,13 @@ def entering(graph: Graph, at: Border, one_weight: str | None) -> list[str]:
     return lines
 
 
+def type_of_numbers(graph: Graph, at: Border, one_weight: str | None) -> str:
+    """The text of the type that a model computes with: that of its weights, or of what it is given."""
+    real = next((at.arguments[i.name] for i in graph.inputs if i.required and i.kind == "real"), None)
+    source = one_weight or real
+    return f"{source}.dtype" if source else "torch.get_default_dtype()"
+
+
 def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
     """Binds the input nodes, an optional one to its default where it is not given."""
     kinds = {one.name: one.kind for one in graph.inputs}
@@ -76,17 +81,19 @@ def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
             default = _default(writer, one, kind == "int")  # may write lines, which stand before the `if`
             writer.write(f"if {name} is None:")
             writer.write(f"    {name} = {default}")
-        if len(one.axes) > 1 and isinstance(one.axes[1].size, Length):
+        if not writer.packs and len(one.axes) > 1 and isinstance(one.axes[1].size, Length):
             text = writer.length_texts[one.axes[1].size.name]
             writer.need("settled")
             writer.write(f"{name} = settled({name}, real_{text}, source_{text})  # whatever stands at padding")
-        writer.memo[one] = Value(name, "", one.axes, wide=kind in ("int", "bool"), reorder="permute")
+        lead, dims = writer.shape(one)
+        writer.memo[one] = Value(name, lead, dims, wide=kind in ("int", "bool"), reorder="permute")
 
 
 def _default(writer: TorchWriter, one: Node, whole: bool) -> str:
-    default, sizes = writer.value(one.args[0]), ", ".join(writer.size(axis) for axis in one.axes)
+    default, (lead, dims) = writer.value(one.args[0]), writer.shape(one)
     if not default.number:
-        return f"{default.wrapped if default.dims == one.axes else aligned(default, '', one.axes)}.expand({sizes})"
+        return writer.broadcast(default, lead, dims)
+    sizes = ", ".join([*writer.lead_sizes(lead), *(writer.size(axis) for axis in dims)])
     return f"torch.full(({sizes},), {default.text}, dtype={'torch.long' if whole else 'dtype'}, device=device)"
 
 

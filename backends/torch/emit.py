@@ -1,9 +1,15 @@
-"""A compiled model → the text of a standalone nn.Module over padded batches."""
+"""A compiled model → the text of a standalone nn.Module.
+
+Two layouts with the same parameters and results: `padded` computes on batches as they come, and compiles and exports as
+one graph; `packed` computes on their real tokens, and is for eager use.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, Weight
@@ -13,18 +19,34 @@ from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
 from ..numpy.values import Unsupported
 from ..pages import module_template, tidy
+from . import packed
 from .border import Border, bind_inputs, border_names, entering, result
-from .reserved import LOCALS, METHODS
+from .reserved import LOCALS, METHODS, PACKED_LOCALS
 from .weights import WeightNames
 from .writer import TorchWriter
 
-LIBRARY = Library("transformula.backends.torch", ("functions",))
+LAYOUTS = ("padded", "packed")
+LIBRARY = Library("transformula.backends.torch", ("functions", "packing"))
 SKIP = ("fold_scales", "merge_projections", "fuse", "unpad", "schedule")
 """Passes that prepare weights or memory: parameters stay as the checkpoint has them, and torch looks after memory."""
 
 
-def emit(compiled: Compiled) -> str:
-    """The text of the module. Raises `TransformulaError` for what no PyTorch module can do yet."""
+@dataclass(frozen=True)
+class Parts:
+    """What a layout hands to the template: lines of `forward`, its results, other methods, functions that they call."""
+
+    about: list[str]
+    forward: list[str]
+    results: list[str]
+    methods: list[str]
+    needs: set[str]
+
+
+def emit(compiled: Compiled, layout: str = "padded") -> str:
+    """The text of the module. Raises `TransformulaError` for what no PyTorch module can do yet.
+
+    A model that packed rows cannot express is padded in either layout; the ledger says why.
+    """
     graph = compiled.graph
     if graph.batch is None:
         raise error(
@@ -33,7 +55,14 @@ def emit(compiled: Compiled) -> str:
             help="Evaluate it with the reference, or compile the model that it uses.",
         )
     try:
-        return _module(compiled, graph)
+        if layout == "packed":
+            try:
+                text = _module(compiled, graph, _packed)
+                compiled.ledger.fired("unpad", "packed", packed.LAW)
+                return text
+            except Unsupported as reason:
+                compiled.ledger.refused("unpad", "packed", packed.LAW, str(reason))
+        return _module(compiled, graph, _padded)
     except Unsupported as fault:
         raise error("X992", f"`{compiled.entry}` cannot be written with PyTorch yet: {fault}") from None
 
@@ -43,32 +72,55 @@ def parameter_names(graph: Graph) -> WeightNames:
     return WeightNames(graph, Names(METHODS))
 
 
-def _module(compiled: Compiled, graph: Graph) -> str:
-    names = Names((*LOCALS, *LIBRARY.names(), *METHODS))
+Layout = Callable[[Graph, Names, WeightNames], tuple[Border, Parts]]
+
+
+def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
+    names = Names((*LOCALS, *PACKED_LOCALS, *LIBRARY.names(), *METHODS))
     name = names.fresh(identifier(graph.name))
-    at, weights = border_names(graph, names), parameter_names(graph)
-    writer = TorchWriter(graph, names, weights, at.lengths)
-    writer.indent = 2
-    border = entering(graph, at, _one_weight(graph, weights))
-    bind_inputs(writer, graph, at)
-    writer.body(graph.roots)
-    results = [result(writer, out) for out in graph.outputs]
+    weights = parameter_names(graph)
+    at, parts = layout(graph, names, weights)
     count = sum(math.prod(_shape(w, weights)) * math.prod(_whole(a.size) for a in w.stack) for w in graph.weights)
+    library = LIBRARY.copied(parts.needs)
     text = module_template("torch").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a PyTorch module, generated from its formulas.",
         count=f"{count:,}",
+        about=parts.about,
+        imports=[line for line in library.type_imports if line.startswith("from collections")],
         name=name,
         call=", ".join(f"{at.arguments[i.name]}=…" for i in graph.inputs if i.required),
         first=graph.outputs[0].name,
         parameters=[_parameter(w, weights) for w in graph.weights],
         initial=[line for w in graph.weights for line in _initial(w, weights)] or ["pass"],
         signature=header("forward", ["self", *_arguments(graph, at)], "dict[str, Tensor]"),
-        border=border,
-        body=writer.lines,
-        results=results,
-        functions=LIBRARY.copied({*writer.used, "places", *(["settled"] if at.position_ids else [])}).texts,
+        body=parts.forward,
+        results=parts.results,
+        methods=parts.methods,
+        functions=library.texts,
     )
     return tidy(text)
+
+
+def _padded(graph: Graph, names: Names, weights: WeightNames) -> tuple[Border, Parts]:
+    at = border_names(graph, names)
+    writer = TorchWriter(graph, names, weights, at.lengths)
+    writer.indent = 2
+    border = ["    " * 2 + line for line in entering(graph, at, _one_weight(graph, weights))]
+    bind_inputs(writer, graph, at)
+    writer.body(graph.roots)
+    results = [result(writer, out) for out in graph.outputs]
+    needs = {*writer.used, "places", *(["settled"] if at.position_ids else [])}
+    return at, Parts([], [*border, *writer.lines], results, [], needs)
+
+
+def _packed(graph: Graph, names: Names, weights: WeightNames) -> tuple[Border, Parts]:
+    at = border_names(graph, names)
+    writer = packed.write(graph, at, names, weights, _one_weight(graph, weights))
+    lines, results = packed.forward(graph, at)
+    about = ["It computes on the real tokens of a batch, attention on examples of one length at a time: for eager use."]
+    about += ['To export it, or to compile it as one graph, write it with layout="padded".']
+    forward = ["    " * 2 + line for line in lines]
+    return at, Parts(about, forward, results, writer.lines, {*writer.used, "Packing"})
 
 
 def _one_weight(graph: Graph, weights: WeightNames) -> str | None:
