@@ -89,6 +89,7 @@ def bind_input(writer: Writer, one: Node, name: str, shape: tuple[str, tuple[Axi
             writer.scalars.add(name)  # one row of the table for all: it broadcasts
         else:
             sizes = ", ".join(writer.lead_sizes(lead) + [writer.size(axis) for axis in dims])
+            text = text if _whole(writer, one) else f"np.asarray({text}, {writer.dtype})"
             text = f"np.broadcast_to({text}, ({sizes},))"
         writer.write(f"if {name} is None:")
         writer.write(f"    {name} = {text}")
