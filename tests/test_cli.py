@@ -198,7 +198,8 @@ def test_compile_writes_a_module(tmp_path: Path) -> None:
 
 
 def test_compile_tells_a_model_that_cannot_be_packed(tmp_path: Path) -> None:
-    small = ["--set", "layers=1", "--backend", "torch", "--layout", "packed", "-o", tmp_path / "made.py"]
+    small: list[str | Path] = ["--set", "layers=1", "--backend", "torch", "--layout", "packed"]
+    small += ["-o", tmp_path / "made.py"]
     assert "padded" not in call("compile", "bert", *small).stderr
     result = call("compile", "deberta_v2", "--set", "relative=true", "--set", 'pairs="c2p|p2c"', *small)
     assert result.exit_code == 0
