@@ -26,7 +26,7 @@ from .numpy.files import Stored, read_stored
 from .numpy.results import listed
 from .numpy.weights import Table, Weights, assemble, left_over, missing_weights
 from .objectives import loss_rows
-from .program import BACKENDS, Program, passes_left_out
+from .program import BACKENDS, Program, check_backend, passes_left_out
 from .saving import Origin
 
 Array = npt.NDArray[Any]
@@ -147,21 +147,18 @@ def load(
     strict: bool = True,
     spec: str | Path | None = None,
     device: str | None = None,
+    layout: str | None = None,
 ) -> LoadedModel:
     """The model of a folder with config.json and safetensors, or of sentence-transformers.
 
     `backend` is "numpy", "torch" (results are tensors on `device`), or "reference": the formulas as they stand, in
     float64. The spec is chosen by model_type, the model by architectures, unless `spec` and `entry` choose. Weights
     that are missing, left over or of another shape are one error; with strict=False left-over ones are let be, and
-    results that need a missing one are left out.
+    results that need a missing one are left out. `layout` is for torch: "packed" computes on the real tokens of a
+    batch, the fastest way in eager mode and hence the default; "padded" is for torch.compile and torch.export. A model
+    that packed rows cannot express is padded, and `program.ledger` says why.
     """
-    if backend != REFERENCE and backend not in BACKENDS:
-        known = [*BACKENDS, REFERENCE]
-        raise error(
-            "C621",
-            f"there is no backend `{backend}`",
-            help=did_you_mean(backend, known) or f"There are {', '.join(known)}.",
-        )
+    _check_backend(backend, layout)
     engine = None if backend == REFERENCE else import_module(f".{backend}.loading", __package__)
     if engine and dtype not in engine.DTYPES:
         raise error("C622", f"dtype = {dtype!r} is none of {', '.join(engine.DTYPES)}")
@@ -176,7 +173,8 @@ def load(
         left, until = passes_left_out(backend), None if engine else "formula"
         stages, ledger = pipeline.run(graph, without=left, until=until)
         losses = compile_losses(found.module, config, graph, without=left, until=until)
-        program = Program(Compiled(found.module, config, graph.name, stages, ledger, losses), backend)
+        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses)
+        program = Program(compiled, backend, layout or getattr(engine, "LAYOUT", None))
         if engine is None:
             return Engine(program, _reference(program, weights), None)
         return Engine(program, *engine.forward(program, weights, dtype, threads, device, like))
@@ -193,6 +191,16 @@ def load(
     model.left_out = left_out
     model.unused_weights = left_over(stored, table)
     return model
+
+
+def _check_backend(backend: str, layout: str | None) -> None:
+    """There is such a backend, and it has such a layout."""
+    if backend != REFERENCE and backend not in BACKENDS:
+        known = [*BACKENDS, REFERENCE]
+        advice = did_you_mean(backend, known) or f"There are {', '.join(known)}."
+        raise error("C621", f"there is no backend `{backend}`", help=advice)
+    if layout is not None or backend != REFERENCE:
+        check_backend(backend, layout)
 
 
 # ---------------------------------------------------------------------------------------------------- weights

@@ -22,10 +22,11 @@ BACKENDS = {"numpy": ".numpy.emit", "torch": ".torch.emit"}
 
 @dataclass(frozen=True)
 class Program:
-    """A model compiled for a backend."""
+    """A model compiled for a backend; `layout` is how a PyTorch module computes a batch, padded or packed."""
 
     compiled: Compiled
     backend: str
+    layout: str | None = None
 
     @property
     def name(self) -> str:
@@ -45,8 +46,8 @@ class Program:
     @cached_property
     def source(self) -> str:
         """The text of the standalone module."""
-        emit: Callable[[Compiled], str] = import_module(BACKENDS[self.backend], __package__).emit
-        return emit(self.compiled)
+        emit: Callable[..., str] = import_module(BACKENDS[self.backend], __package__).emit
+        return emit(self.compiled, self.layout) if self.layout else emit(self.compiled)
 
     def save(self, path: str | Path) -> Path:
         """Writes the module; a file that is there is replaced in one step, never half-written."""
@@ -65,20 +66,31 @@ def compile(
     without: Sequence[str] = (),
     only: Sequence[str] | None = None,
     until: str | None = None,
+    layout: str | None = None,
 ) -> Program:
     """A model of a spec as a program with `.source`, `.save(path)`, `.graph` and `.ledger`.
 
     `spec` is a shipped spec's name, a path or the text itself; `config` holds keys of config.json, `settings` entries
-    of the spec's own config. Raises `TransformulaError` with every mistake found.
+    of the spec's own config. `layout` is for PyTorch: "padded" (the default; it compiles, exports and trains) or
+    "packed" (eager inference). Raises `TransformulaError` with every mistake found.
     """
+    check_backend(backend, layout)
+    skip = passes_left_out(backend)
+    return Program(compile_graph(spec, config, entry, settings, (*without, *skip), only, until), backend, layout)
+
+
+def check_backend(backend: str, layout: str | None = None) -> None:
+    """There is such a backend, and it has such a layout."""
     if backend not in BACKENDS:
         raise error(
             "C621",
             f"there is no backend `{backend}`",
             help=did_you_mean(backend, BACKENDS) or f"There are {', '.join(BACKENDS)}.",
         )
-    skip = passes_left_out(backend)
-    return Program(compile_graph(spec, config, entry, settings, (*without, *skip), only, until), backend)
+    known: tuple[str, ...] = getattr(import_module(BACKENDS[backend], __package__), "LAYOUTS", ())
+    if layout is not None and layout not in known:
+        told = f"It has {' and '.join(known)}." if known else "Only torch has layouts, padded and packed."
+        raise error("C626", f"{backend} has no layout `{layout}`", help=did_you_mean(layout, known) or told)
 
 
 def passes_left_out(backend: str) -> tuple[str, ...]:

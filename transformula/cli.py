@@ -86,6 +86,9 @@ settings = click.option(
 )
 out = click.option("-o", "--out", type=PATH, metavar="FILE", help="The file to write.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+layout = click.option(
+    "--layout", metavar="NAME", help="How PyTorch computes a batch: padded (it exports) or packed (eager, faster)."
+)
 passes = options(
     click.option(
         "--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."
@@ -117,22 +120,23 @@ def check(specs: tuple[str, ...], axes: bool, config: Path | None, as_json: bool
 @command("transformula compile bert --set layers=6 --set act=relu -o bert.py")
 @spec
 @options(out, click.option("--backend", default="numpy", show_default=True, help="numpy, or torch (an nn.Module)."))
-@options(config, settings, entry, passes)
-def compile(spec: str, out: Path | None, backend: str, **chosen: Any) -> None:
+@options(layout, config, settings, entry, passes)
+def compile(spec: str, out: Path | None, backend: str, layout: str | None, **chosen: Any) -> None:
     """Compile a model to a standalone module; without -o, print it.
 
     SPEC is a .formula file, the name of a shipped spec, or - for standard input.
     """
-    from .backends.program import BACKENDS, Program, passes_left_out
-    from .grammar.diagnostics import did_you_mean, error
+    from .backends.program import Program, check_backend, passes_left_out
 
-    if backend not in BACKENDS:
-        advice = did_you_mean(backend, BACKENDS) or f"There are {', '.join(BACKENDS)}."
-        raise error("C621", f"there is no backend `{backend}`", help=advice)
+    check_backend(backend, layout)
     chosen["without"] = (*chosen["without"], *passes_left_out(backend))
-    made = Program(_compiled(spec, **chosen), backend)
+    made = Program(_compiled(spec, **chosen), backend, layout)
+    source = made.source
+    for line in made.ledger.lines:
+        if layout == "packed" and line.rule == "packed" and not line.fired:
+            click.echo(f"{made.name} is padded, not packed: {line.reason}", err=True)
     if out is None:
-        click.echo(made.source, nl=False)
+        click.echo(source, nl=False)
         return
     made.save(out)
     click.echo(f"{out}: {made.name}, {len(made.source.splitlines())} lines", err=True)
@@ -149,6 +153,7 @@ def compile(spec: str, out: Path | None, backend: str, **chosen: Any) -> None:
         "--backend", default="numpy", show_default=True, help="numpy, torch, or reference (slow, float64)."
     ),
     click.option("--device", metavar="NAME", help="Where torch computes, as cpu or cuda:0."),
+    layout,
     click.option(
         "--output", type=click.Choice(["json", "npy"]), default="json", help="An object a line, or one array."
     ),

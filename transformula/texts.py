@@ -39,6 +39,7 @@ class Job:
     name: str | None = None
     dtype: str | None = None
     device: str | None = None
+    layout: str | None = None
     batch_size: int = 32
     entry: str | None = None
     similarity: bool = False
@@ -62,7 +63,8 @@ def run_job(job: Job) -> None:
     from .backends.load import load
 
     texts, total = _texts(job)
-    model = load(job.folder, job.backend, job.dtype or "float32", job.entry, device=job.device)
+    dtype = job.dtype or "float32"
+    model = load(job.folder, job.backend, dtype, job.entry, device=job.device, layout=job.layout)
     name, per_token = _output(model, job.name)
     tally = Tally()
     results = _results(model, _tokenizer(model), texts, name, per_token, job.batch_size, tally)

@@ -3,47 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...compiler.ir import Axis, Node, walk
 from .values import Unsupported, Value, transposed
 
 if TYPE_CHECKING:
-    from .packed import PackedWriter
+    from .rows import RowWriter
 
 
-def write(writer: PackedWriter, one: Node, at: Mapping[str, Node]) -> Value:
-    """`heads = attention(Q, K, V, lengths, …)`; query, key and value are rows of heads."""
+@dataclass(frozen=True)
+class Call:
+    """What a call of the kernel is given: the text of each argument; `heads` and `width` are what it makes."""
+
+    tensors: list[str]
+    options: list[str]
+    heads: tuple[Axis, ...]
+    width: Axis
+
+
+def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
+    """The kernel node as a call; query, key and value are rows of heads."""
     query, key, value = (writer.value(at[role]) for role in ("query", "key", "value"))
     width, axis = one["width"], one["axis"]
     if any(part.lead != "rows" or part.wide for part in (query, key, value)):
         raise Unsupported("attention whose query or keys are not tokens")
     groups, made = _heads(query, key, value, width)
-    arguments = [
+    own = _width_of_value(value, groups)
+    tensors = [
         _with_heads(query, (*made, width)),
         _with_heads(key, (*groups, width)),
-        _with_heads(value, (*groups, *_width_of_value(value, groups))),
-        "lengths",
+        _with_heads(value, (*groups, own)),
     ]
-    if one["scale"] != 1:
-        arguments.append(f"scale={float(one['scale'])!r}")
+    options = [f"scale={float(one['scale'])!r}"] if one["scale"] != 1 else []
     if "see" in at:
-        arguments.append(f"see={_function(writer, at['see'], axis, (), 'see')}")
-    arguments.append(_hidden(writer, at))
+        options.append(f"see={_function(writer, at['see'], axis, (), 'see')}")
+    options.append("hidden=hidden")
     if "bias" in at:
-        arguments.append(f"bias={_function(writer, at['bias'], axis, made, 'bias')}")
+        options.append(f"bias={_function(writer, at['bias'], axis, made, 'bias')}")
     writer.need("attention")
-    own = _width_of_value(value, groups)
-    shape = (
-        ", ".join(["n", *(writer.size(a) for a in (*(made or ()), *own))]) if made else f"n, 1, {writer.size(own[0])}"
-    )
+    return Call(tensors, options, made, own)
+
+
+def write(writer: RowWriter, one: Node, call: Call) -> Value:
+    """`heads = attention(Q, K, V, lengths, …)` into scratch memory."""
+    shape = ", ".join(["n", *(writer.size(a) for a in call.heads or ()), writer.size(call.width)])
+    if not call.heads:
+        shape = f"n, 1, {writer.size(call.width)}"
     name = writer.names.fresh(writer.origin(one).name or "heads")
     buffer, room = writer.room(one, shape)
     writer.explain(one)
-    writer.write(f"{name} = attention({', '.join(arguments)}, out={room})")
-    if not made:
+    writer.write(f"{name} = attention({', '.join([*call.tensors, 'lengths', *call.options])}, out={room})")
+    if not call.heads:
         writer.write(f"{name} = {name}[:, 0]")
-    return Value(name, "rows", (*made, *own), buffer=buffer)
+    return Value(name, "rows", (*call.heads, call.width), buffer=buffer)
 
 
 def _heads(query: Value, key: Value, value: Value, width: Axis) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
@@ -60,11 +74,11 @@ def _heads(query: Value, key: Value, value: Value, width: Axis) -> tuple[tuple[A
     return groups, made
 
 
-def _width_of_value(value: Value, groups: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def _width_of_value(value: Value, groups: tuple[Axis, ...]) -> Axis:
     own = tuple(axis for axis in value.dims if axis not in groups)
     if len(own) != 1:
         raise Unsupported("attention whose values have several axes beside the heads")
-    return own
+    return own[0]
 
 
 def _with_heads(value: Value, dims: tuple[Axis, ...]) -> str:
@@ -73,14 +87,8 @@ def _with_heads(value: Value, dims: tuple[Axis, ...]) -> str:
     return f"{text}[:, None]" if len(dims) == 1 else text
 
 
-def _hidden(writer: PackedWriter, at: Mapping[str, Node]) -> str:
-    return "hidden=hidden"
-
-
-def _function(writer: PackedWriter, one: Node, axis: Axis, heads: tuple[Axis, ...], wish: str) -> str:
+def _function(writer: RowWriter, one: Node, axis: Axis, heads: tuple[Axis, ...], wish: str) -> str:
     """A relation (or bias) of places as a function of the numbers of queries and keys, written before its use."""
-    from .writer import Writer
-
     if not all(
         leaf.op in ("index", "const", "table", "weight", "counter", "carry") for leaf in walk([one]) if not leaf.args
     ):
@@ -91,23 +99,18 @@ def _function(writer: PackedWriter, one: Node, axis: Axis, heads: tuple[Axis, ..
     if len(rows) > 1 or any(a not in (*rows, axis, *heads) for a in one.axes):
         raise Unsupported(f"a {'mask' if wish == 'see' else 'bias'} with other axes than heads, queries and keys")
     name = writer.names.fresh(wish)
-    inner = Writer(writer.graph, writer.names, writer.parameters, writer.batch)
+    inner = writer.places()
     inner.lines, inner.used = writer.lines, writer.used
     inner.indent, inner.counters = writer.indent + 1, writer.counters
     query = rows[0] if rows else None
     inner.by_axis = {axis: "keys", **({query: "queries"} if query is not None else {})}
     writer.explain(one)
-    writer.write(f"def {name}(queries: int, keys: int) -> NDArray[Any]:")
+    writer.write(f"def {name}(queries: int, keys: int) -> {inner.array}:")
     inner.body([one])
     found = inner.value(one)
-    dims = (*heads, *((query,) if query is not None else ()), axis)
-    dims = tuple(a for a in dims if a in one.axes or (a in heads and wish == "bias"))
-    text = inner.fit(found, "", dims)
-    sizes = [writer.size(a) for a in heads] if wish == "bias" else []
-    shape = ", ".join([*sizes, "queries", "keys"])
-    flat = ".reshape(-1, queries, keys)" if len(sizes) > 1 else ""
-    inner.write(f"return np.broadcast_to({text}, ({shape})){flat}")
+    assert writer.batch is not None
+    dims = (*(heads if wish == "bias" else ()), query or writer.batch, axis)  # one entry where no query is named
+    sizes = [*(writer.size(a) for a in dims[:-2]), "queries", "keys"]
+    flat = ".reshape(-1, queries, keys)" if len(sizes) > 3 else ""
+    inner.write(f"return {inner.broadcast(found, '', dims, sizes)}{flat}")
     return name
-
-
-__all__ = ["write"]

@@ -22,6 +22,7 @@ from . import border_text, copying, examples, losses
 from .mangling import Names, comment, identifier
 from .packed import PackedWriter
 from .parameters import Parameters, write_parameters
+from .rows import only_length
 from .values import Unsupported
 from .writer import Writer
 
@@ -70,9 +71,7 @@ class Written:
 
 def _packed(graph: Graph) -> Written:
     assert graph.batch is not None
-    lengths = {name for one in graph.inputs for name in border_text.lengths_of(graph, one)}
-    if len(lengths) != 1:
-        raise Unsupported("the inputs have no length, or several")
+    only_length(graph)
     names = Names((*copying.names(), *CONSTANTS, *border_text.LOCALS, compiled_class(graph)))
     parameters = Parameters(graph, Names(METHODS))
     writer = PackedWriter(graph, names, parameters, graph.batch)

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from ...compiler.ir import Node
 from .values import Unsupported, Value
-from .writer import Writer
 
 if TYPE_CHECKING:
     from .packed import PackedWriter
+    from .rows import RowWriter
 
 
-def reduced(writer: PackedWriter, one: Node) -> Value:
-    """A reduction over a length: over each example's rows; other ones as everywhere."""
-    if not any(axis.ragged for axis in one["over"]):
-        return Writer._reduce(writer, one)
+def reduced(writer: RowWriter, one: Node) -> Value:
+    """A reduction over a length: over each example's rows."""
     kind = one["reduction"]
     if len(one["over"]) != 1 or kind not in ("sum", "mean", "max", "min", "count", "norm"):
         raise Unsupported(f"{kind} over a length together with other axes")
@@ -28,14 +26,12 @@ def reduced(writer: PackedWriter, one: Node) -> Value:
         if test.dims or test.lead != "rows":
             raise Unsupported(f"{kind} over a length with a condition along other axes")
         condition = test.text
-    x = writer.fit(value, "rows", dims)
-    if value.lead != "rows":
-        sizes = ", ".join(["n", *(writer.size(a) for a in dims)])
-        x = f"np.broadcast_to({x}, ({sizes},))"
-    return Value(segments(writer, kind, x, condition), "examples", dims, owned=True, wide=value.wide or kind == "count")
+    x = writer.fit(value, "rows", dims) if value.lead == "rows" else writer.broadcast(value, "rows", dims)
+    text = writer.segments(kind, x, condition)
+    return Value(text, "examples", dims, owned=True, wide=value.wide or kind == "count")
 
 
-def segments(writer: PackedWriter, kind: str, x: str, condition: str) -> str:
+def segments(writer: RowWriter, kind: str, x: str, condition: str) -> str:
     """The text of a reduction over each example's rows."""
     seen = writer.seen(condition)
     if kind == "count":
@@ -53,10 +49,8 @@ def segments(writer: PackedWriter, kind: str, x: str, condition: str) -> str:
 
 
 def picked(writer: PackedWriter, one: Node) -> Value:
-    """A pick: rows of tables for tokens, one row of each example, or slices."""
+    """A pick: rows of tables for tokens, or slices."""
     base, keys = one.args[0], one["keys"]
-    if any(key.ragged for key in keys):
-        return row_of_example(writer, one)
     if all(arg.op == "const" for arg in one.args[1:]):
         return writer.sliced(one, writer.value(base))
     if not writer.hoisted(base) or len(keys) != 1:
@@ -101,27 +95,40 @@ def general_pick(writer: PackedWriter, one: Node) -> Value:
     raise Unsupported("a pick by numbers that differ along other axes")
 
 
-def row_of_example(writer: PackedWriter, one: Node) -> Value:
+def row_of_example(writer: RowWriter, one: Node) -> Value:
     """x[seq = 0]: one row of each example."""
     if len(one["keys"]) != 1 or one.args[1].op != "const":
         raise Unsupported("a pick along a length by computed numbers")
     value = writer.value(one.args[0])
     number = int(one.args[1]["value"])
     writer.need("row_of_example")
-    return Value(f"row_of_example({value.text}, lengths, {number})", "examples", value.dims, owned=True)
+    text = f"row_of_example({value.text}, lengths, {number})"
+    return Value(text, "examples", value.dims, owned=True, wide=value.wide)
 
 
-def softmax_of_length(writer: PackedWriter, one: Node, at: Mapping[str, Node]) -> Value:
-    if one["name"] != "softmax" or "see" in at:
-        raise Unsupported(f"{one['name']} along a length")
-    value = writer.value(at["x"])
-    writer.need("segment_softmax")
-    return Value(f"segment_softmax({value.text}, lengths{writer.seen()})", "rows", value.dims, owned=True)
+def product_over_length(writer: RowWriter, one: Node) -> Value:
+    """Σ over the length of a product: a sum over each example's rows."""
+    if len(one["over"]) != 1:
+        raise Unsupported("a product over a length and another axis")
+    values = [writer.value(arg) for arg in one.args]
+    dims = tuple(dict.fromkeys(axis for value in values for axis in value.dims))
+    texts = [writer.fit(value, "rows", dims) for value in values]
+    return Value(writer.segments("sum", f"{texts[0]} * {texts[1]}", ""), "examples", dims, owned=True)
 
 
-def running_sum(writer: PackedWriter, at: Mapping[str, Node]) -> Value:
+def softmax_of_length(writer: RowWriter, at: Mapping[str, Node]) -> Value:
+    """e^x / Σ e^x over each example's rows."""
+    value, condition = writer.value(at["x"]), ""
+    if "see" in at:
+        see = writer.value(at["see"])
+        if see.lead != "rows" or see.dims:
+            raise Unsupported("a softmax along a length with a condition along other axes")
+        condition = see.text
+    return Value(writer.softmax_of_rows(value.text, condition), "rows", value.dims, owned=True)
+
+
+def running_sum(writer: RowWriter, at: Mapping[str, Node]) -> Value:
     """At each row the sum of its example's rows up to it."""
     value = writer.value(at["x"])
-    writer.need("segment_cumsum")
-    text = f"segment_cumsum({writer.fit(value, 'rows', value.dims)}, lengths)"
+    text = writer.sums_of_rows(writer.fit(value, "rows", value.dims))
     return Value(text, "rows", value.dims, owned=True, wide=value.wide)

@@ -47,8 +47,7 @@ def step(writer: Writer, one: Node, names: list[str], states: list[Value]) -> No
         value = writer.value(part)
         text = writer.fit(value, state.lead, state.dims)
         if len(value.dims) < len(state.dims) or value.lead != state.lead:
-            sizes = writer.lead_sizes(state.lead) + [writer.size(axis) for axis in state.dims]
-            text = f"np.broadcast_to({text}, ({', '.join(sizes)},))"
+            text = writer.broadcast(value, state.lead, state.dims)
         if value.buffer is not None:  # the state outlives the step, and what the buffer holds does not
             text = writer.copied(text)
         new.append(Value(text, state.lead, state.dims))

@@ -89,35 +89,6 @@ def bias_text(writer: PackedWriter, bias: Node | None, outs: tuple[Axis, ...]) -
     raise Unsupported("a bias along part of a product")
 
 
-def contracted(writer: PackedWriter, one: Node) -> Value:
-    """A contraction: a product with weights, a sum over each example, or an einsum."""
-    if any(axis.ragged for axis in one["over"]):
-        return over_length(writer, one)
-    if is_product(one):
-        found = linear(writer, one, one, None)
-        if found is not None:
-            return found
-    values = [writer.value(arg) for arg in one.args]
-    lead, dims = writer.order_of_product(one, values)
-    if any(value.lead != lead for value in values if value.lead):
-        values = [
-            Value(writer.fit(v, lead, v.dims), lead, v.dims) if v.lead and v.lead != lead else v for v in values
-        ]
-    return writer.einsum(one, values, lead, dims)
-
-
-def over_length(writer: PackedWriter, one: Node) -> Value:
-    """Σ over the length of a product: a sum over each example's rows."""
-    if len(one["over"]) != 1:
-        raise Unsupported("a product over a length and another axis")
-    values = [writer.value(arg) for arg in one.args]
-    dims = tuple(dict.fromkeys(axis for value in values for axis in value.dims))
-    texts = [writer.fit(value, "rows", dims) for value in values]
-    writer.need("segment_sum")
-    text = f"segment_sum({texts[0]} * {texts[1]}, lengths{writer.seen()})"
-    return Value(text, "examples", dims, owned=True)
-
-
 def width_of(axes: tuple[Axis, ...]) -> int:
     """How many entries these axes have together."""
     total = 1

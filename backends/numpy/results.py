@@ -72,7 +72,8 @@ def finished(
         if per_row:
             padded = np.zeros((shape[0] * shape[1], *value.shape[1:]), value.dtype)
             padded[where] = value
-            value = padded.reshape(*shape, *value.shape[1:])
+            place = next(p for p, d in enumerate(dimensions) if p > 0 and not d.isdigit())
+            value = np.moveaxis(padded.reshape(*shape, *value.shape[1:]), 1, place)
         made[name] = checked_result(name, value)
     return made
 

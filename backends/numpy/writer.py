@@ -161,6 +161,11 @@ class Writer:
         """Text of the value that broadcasts against the shape."""
         return aligned(value, lead, dims)
 
+    def broadcast(self, value: Value, lead: str, dims: tuple[Axis, ...], sizes: Iterable[str] = ()) -> str:
+        """Text of the value with the whole shape."""
+        sizes = tuple(sizes) or [*self.lead_sizes(lead), *(self.size(axis) for axis in dims)]
+        return f"np.broadcast_to({self.fit(value, lead, dims)}, ({', '.join(sizes)},))"
+
     def order(self, one: Node, values: Iterable[Value]) -> tuple[str, tuple[Axis, ...]]:
         """The shape of an entry-by-entry result, in the order of its largest operand."""
         lead, dims = self.shape(one)
@@ -210,6 +215,7 @@ class Writer:
         return Value(made, lead, dims, atom, owned=True, wide=wide, number=plain)
 
     dtype = "self.dtype"
+    array = "NDArray[Any]"
     packs = False
 
     def _rename(self, one: Node) -> Value:
@@ -269,8 +275,7 @@ class Writer:
         left = tuple(axis for axis in dims if axis not in one["over"])
         condition = self._condition(one, one["over"], lead, dims)
         if len(value.dims) < len(dims):
-            sizes = ", ".join(self.lead_sizes(lead) + [self.size(axis) for axis in dims])
-            value = Value(f"np.broadcast_to({self.fit(value, lead, dims)}, ({sizes},))", lead, dims, wide=value.wide)
+            value = Value(self.broadcast(value, lead, dims), lead, dims, wide=value.wide)
         wide = value.wide or one["reduction"] in ("count", "argmax", "any", "all")
         if not condition:
             return Value(expressions.reduction(one["reduction"], value, axes), lead, left, owned=True, wide=wide)
@@ -308,12 +313,11 @@ class Writer:
             terms.append(("z" if value.lead else "") + "".join(letters[axis] for axis in value.dims))
             cast = f".astype({self.dtype})" if value.wide and not all(v.wide for v in values) else ""
             texts.append(f"{value.wrapped}{cast}" if cast else value.text)
-        for seen in (self.shown_along(axis) for axis in one["over"]):
-            if seen is not None:
-                for axis in seen.dims:
-                    letters.setdefault(axis, "abcdefghijklmnopqrstuvwxy"[len(letters)])
-                terms.append("".join(letters[axis] for axis in seen.dims))
-                texts.append(seen.text)
+        for seen in filter(None, map(self.shown_along, one["over"])):
+            for axis in seen.dims:
+                letters.setdefault(axis, "abcdefghijklmnopqrstuvwxy"[len(letters)])
+            terms.append("".join(letters[axis] for axis in seen.dims))
+            texts.append(seen.text)
         target = ("z" if lead else "") + "".join(letters[axis] for axis in dims)
         text = f'np.einsum("{",".join(terms)}->{target}", {", ".join(texts)}, optimize=True)'
         return Value(text, lead, dims, owned=True, wide=all(value.wide for value in values))

@@ -42,17 +42,8 @@ def entering(graph: Graph, at: Border, one_weight: str | None) -> list[str]:
     first = next((at.arguments[i.name] for i in graph.inputs if i.required), None)
     if first is None:
         raise Unsupported("a module without an input that is always given")
-    real = next((at.arguments[i.name] for i in graph.inputs if i.required and i.kind == "real"), None)
-    source = one_weight or real
-    dtype = f"{source}.dtype" if source else "torch.get_default_dtype()"
-    lines = []
-    for one in graph.inputs:
-        if one.instead:
-            name, other = at.arguments[one.name], at.arguments[one.instead]
-            lines.append(f"if {name} is None and {other} is not None:")
-            lines.append(f"    {name} = torch.full({other}.shape[: {len(one.axes)}], -1, device={other}.device)")
-            lines.append(f"if {name} is None:")
-            lines.append(f"    raise TypeError(\"forward needs '{name}' or '{other}'\")")
+    lines = stood_in(graph, at)
+    dtype = type_of_numbers(graph, at, one_weight)
     lines += [f"device, dtype, batch = {first}.device, {dtype}, {first}.shape[0]"]
     for length, text in at.lengths.items():
         told = next((i for i in graph.inputs if i.required and length in lengths_of(graph, i)), None)
@@ -73,6 +64,27 @@ def entering(graph: Graph, at: Border, one_weight: str | None) -> list[str]:
     return lines
 
 
+def stood_in(graph: Graph, at: Border) -> list[str]:
+    """Lines for inputs that another one stands in for: they are -1 everywhere, an id that no table has."""
+    lines = []
+    for one in graph.inputs:
+        if one.instead:
+            name, other = at.arguments[one.name], at.arguments[one.instead]
+            sizes = ", ".join(f"{other}.shape[{place}]" for place in range(len(one.axes)))
+            lines.append(f"if {name} is None:")
+            lines.append(f"    if {other} is None:")
+            lines.append(f"        raise TypeError(\"forward needs '{name}' or '{other}'\")")
+            lines.append(f"    {name} = torch.full(({sizes}), -1, device={other}.device)")
+    return lines
+
+
+def type_of_numbers(graph: Graph, at: Border, one_weight: str | None) -> str:
+    """The text of the type that a model computes with: that of its weights, or of what it is given."""
+    real = next((at.arguments[i.name] for i in graph.inputs if i.required and i.kind == "real"), None)
+    source = one_weight or real
+    return f"{source}.dtype" if source else "torch.get_default_dtype()"
+
+
 def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
     """Binds the input nodes, an optional one to its default where it is not given."""
     kinds = {one.name: one.kind for one in graph.inputs}
@@ -81,7 +93,7 @@ def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
             continue
         name, kind = at.arguments[one["name"]], kinds.get(one["name"])
         settled = ""
-        if len(one.axes) > 1 and isinstance(one.axes[1].size, Length):
+        if not writer.packs and len(one.axes) > 1 and isinstance(one.axes[1].size, Length):
             text = writer.length_texts[one.axes[1].size.name]
             writer.need("settled")
             settled = f"{name} = settled({name}, real_{text}, source_{text})  # whatever stands at padding"
@@ -94,23 +106,28 @@ def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
                 writer.write(f"    {settled}")
         elif settled:
             writer.write(settled)
-        writer.memo[one] = Value(name, "", one.axes, wide=kind in ("int", "bool"), reorder="permute")
+        lead, dims = writer.shape(one)
+        writer.memo[one] = Value(name, lead, dims, wide=kind in ("int", "bool"), reorder="permute")
 
 
 def _default(writer: TorchWriter, one: Node, whole: bool) -> str:
-    default, sizes = writer.value(one.args[0]), ", ".join(writer.size(axis) for axis in one.axes)
+    default, (lead, dims) = writer.value(one.args[0]), writer.shape(one)
     if not default.number:
-        text = default.wrapped if default.dims == one.axes else aligned(default, "", one.axes)
-        return text if set(default.dims) == set(one.axes) else f"{text}.expand({sizes})"
+        if default.lead == lead and set(default.dims) == set(dims):
+            return default.wrapped if default.dims == dims else writer.fit(default, lead, dims)
+        return writer.broadcast(default, lead, dims)
+    sizes = ", ".join([*writer.lead_sizes(lead), *(writer.size(axis) for axis in dims)])
     return f"torch.full(({sizes},), {default.text}, dtype={'torch.long' if whole else 'dtype'}, device=device)"
 
 
 def result(writer: TorchWriter, out: Output) -> str:
     """The value, 0 at padding and for an example without tokens; steps as a tuple."""
-    text = _shown(writer, out)
-    if not out.listed:
-        return text
-    return f"{text}.flatten(1, {out.listed}).unbind(1)" if out.listed > 1 else f"{text}.unbind(1)"
+    return steps_of(_shown(writer, out), out.listed)
+
+
+def steps_of(text: str, listed: int) -> str:
+    """The text of a result; of one with axes of steps behind the batch, a tuple of a value for each."""
+    return f"{text}.flatten(1, {listed}).unbind(1)" if listed > 1 else f"{text}.unbind(1)" if listed else text
 
 
 def _shown(writer: TorchWriter, out: Output) -> str:

@@ -1,9 +1,15 @@
-"""A compiled model → the text of a standalone nn.Module over padded batches."""
+"""A compiled model → the text of a standalone nn.Module.
+
+Two layouts with the same parameters and results: `padded` computes on batches as they come, and compiles and exports as
+one graph; `packed` computes on their real tokens, and is for eager use.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, Weight
@@ -13,15 +19,16 @@ from ..numpy.border_text import header
 from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
 from ..numpy.values import Unsupported
-from ..objectives import results_read
 from ..pages import module_template, tidy
+from . import packed
 from .border import Border, bind_inputs, border_names, entering, result
 from .losses import Losses
-from .reserved import LOCALS, METHODS
+from .reserved import LOCALS, METHODS, PACKED_LOCALS
 from .weights import WeightNames
 from .writer import TorchWriter
 
-LIBRARY = Library("transformula.backends.torch", ("functions",))
+LAYOUTS = ("padded", "packed")
+LIBRARY = Library("transformula.backends.torch", ("functions", "packing"))
 SKIP = ("inference", "fold_scales", "merge_projections", "fuse", "unpad", "schedule")
 """The module can be trained, so dropout stays; parameters stay as the checkpoint has them; torch looks after memory."""
 
@@ -31,8 +38,23 @@ SAME = "It has no dropout: `.train()` and `.eval()` change nothing."
 """What the two modes do."""
 
 
-def emit(compiled: Compiled) -> str:
-    """The text of the module. Raises `TransformulaError` for what no PyTorch module can do yet."""
+@dataclass(frozen=True)
+class Parts:
+    """What a layout hands to the template: lines of `forward`, its results, other methods, functions that they call."""
+
+    about: list[str]
+    forward: list[str]
+    results: dict[str, str]
+    methods: list[str]
+    needs: set[str]
+    enter: list[str] = field(default_factory=list)  # what losses need before them
+
+
+def emit(compiled: Compiled, layout: str = "padded") -> str:
+    """The text of the module. Raises `TransformulaError` for what no PyTorch module can do yet.
+
+    A model that packed rows cannot express is padded in either layout; the ledger says why.
+    """
     graph = compiled.graph
     if graph.batch is None:
         raise error(
@@ -41,7 +63,14 @@ def emit(compiled: Compiled) -> str:
             help="Evaluate it with the reference, or compile the model that it uses.",
         )
     try:
-        return _module(compiled, graph)
+        if layout == "packed":
+            try:
+                text = _module(compiled, graph, _packed)
+                compiled.ledger.fired("unpad", "packed", packed.LAW)
+                return text
+            except Unsupported as reason:
+                compiled.ledger.refused("unpad", "packed", packed.LAW, str(reason))
+        return _module(compiled, graph, _padded)
     except Unsupported as fault:
         raise error("X992", f"`{compiled.entry}` cannot be written with PyTorch yet: {fault}") from None
 
@@ -51,25 +80,24 @@ def parameter_names(graph: Graph) -> WeightNames:
     return WeightNames(graph, Names(METHODS))
 
 
-def _module(compiled: Compiled, graph: Graph) -> str:
-    names = Names((*LOCALS, *LIBRARY.names(), *METHODS))
+Layout = Callable[[Graph, Names, WeightNames], tuple[Border, Parts]]
+
+
+def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
+    names = Names((*LOCALS, *PACKED_LOCALS, *LIBRARY.names(), *METHODS))
     name = names.fresh(identifier(graph.name))
-    at, weights, losses = border_names(graph, names), parameter_names(graph), Losses(compiled, names)
-    writer = TorchWriter(graph, names, weights, at.lengths)
-    writer.indent = 2
-    border = entering(graph, at, _one_weight(graph, weights))
-    bind_inputs(writer, graph, at)
-    writer.body(graph.roots)
-    results = {out.name: result(writer, out) for out in graph.outputs}
-    for name in results_read(compiled):
-        variable = names.fresh(name)
-        writer.write(f"{variable} = {results[name]}")
-        results[name] = variable
+    weights, losses = parameter_names(graph), Losses(compiled, names)
+    at, parts = layout(graph, names, weights)
+    results, lines = _results(parts, losses, names)
+    tail = losses.lines(at, weights, results, parts.enter)
     count = sum(math.prod(_shape(w, weights)) * math.prod(_whole(a.size) for a in w.stack) for w in graph.weights)
+    library = LIBRARY.copied({*parts.needs, *losses.used})
     text = module_template("torch").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a PyTorch module, generated from its formulas.",
         count=f"{count:,}",
         modes=TRAINS if any(is_draw(one) for one in graph.nodes()) else SAME,
+        about=parts.about,
+        imports=[line for line in library.type_imports if line.startswith("from collections")],
         name=name,
         call=", ".join(f"{at.arguments[i.name]}=…" for i in graph.inputs if i.required),
         first=graph.outputs[0].name,
@@ -77,13 +105,47 @@ def _module(compiled: Compiled, graph: Graph) -> str:
         initial=[line for w in graph.weights for line in _initial(w, weights)] or ["pass"],
         signature=header("forward", ["self", *_arguments(graph, at, losses)], f"dict[str, {_kind(graph)}]"),
         kind=_kind(graph),
-        border=border,
-        body=writer.lines,
+        body=parts.forward + ["    " * 2 + line for line in lines],
         results=[f'"{name}": {text},' for name, text in results.items()],
-        losses=losses.lines(at, weights, results),
-        functions=LIBRARY.copied({*writer.used, *losses.used, *_always(at)}).texts,
+        losses=tail,
+        methods=parts.methods,
+        functions=library.texts,
     )
     return tidy(text)
+
+
+def _results(parts: Parts, losses: Losses, names: Names) -> tuple[dict[str, str], list[str]]:
+    """The text of each result, and lines before them: those that an objective reads are variables."""
+    results, lines = dict(parts.results), []
+    for name in losses.read:
+        variable = names.fresh(name)
+        lines.append(f"{variable} = {results[name]}")
+        results[name] = variable
+    return results, lines
+
+
+def _padded(graph: Graph, names: Names, weights: WeightNames) -> tuple[Border, Parts]:
+    at = border_names(graph, names)
+    writer = TorchWriter(graph, names, weights, at.lengths)
+    writer.indent = 2
+    border = ["    " * 2 + line for line in entering(graph, at, _one_weight(graph, weights))]
+    bind_inputs(writer, graph, at)
+    writer.body(graph.roots)
+    results = {out.name: result(writer, out) for out in graph.outputs}
+    needs = {*writer.used, "places", *(["settled"] if at.position_ids else [])}
+    return at, Parts([], [*border, *writer.lines], results, [], needs)
+
+
+def _packed(graph: Graph, names: Names, weights: WeightNames) -> tuple[Border, Parts]:
+    at = border_names(graph, names)
+    writer = packed.write(graph, at, names, weights, _one_weight(graph, weights))
+    lines, results = packed.forward(graph, at)
+    about = ["It computes on the real tokens of a batch, attention on examples of one length at a time: for eager use."]
+    about += ['To export it, or to compile it as one graph, write it with layout="padded".']
+    forward = ["    " * 2 + line for line in lines]
+    needs = {*writer.used, "Packing", "places"}
+    enter = packed.entering(graph, at, _one_weight(graph, weights))
+    return at, Parts(about, forward, results, writer.lines, needs, enter)
 
 
 def _one_weight(graph: Graph, weights: WeightNames) -> str | None:

@@ -17,7 +17,7 @@ Parts = Mapping[str, Node]
 
 def _pointwise(writer: TorchWriter, at: Parts, text: str) -> Value:
     value = writer.value(at["x"])
-    return Value(text.format(value.text), "", value.dims)
+    return Value(text.format(value.text), value.lead, value.dims)
 
 
 def gelu(writer: TorchWriter, one: Node, at: Parts) -> Value:
@@ -54,7 +54,8 @@ def layer_norm(writer: TorchWriter, one: Node, at: Parts) -> Value:
     value = _last(writer.value(at["x"]), one["axis"])
     gain, shift = (writer.value(at[role]).text if role in at else "None" for role in ("gain", "shift"))
     size = writer.size(one["axis"])
-    return Value(f"F.layer_norm({value.text}, ({size},), {gain}, {shift}, {float(one['eps'])!r})", "", value.dims)
+    text = f"F.layer_norm({value.text}, ({size},), {gain}, {shift}, {float(one['eps'])!r})"
+    return Value(text, value.lead, value.dims)
 
 
 def rms_norm(writer: TorchWriter, one: Node, at: Parts) -> Value:
@@ -62,7 +63,7 @@ def rms_norm(writer: TorchWriter, one: Node, at: Parts) -> Value:
     value = _last(writer.value(at["x"]), one["axis"])
     gain = writer.value(at["gain"]).text if "gain" in at else "None"
     size = writer.size(one["axis"])
-    return Value(f"F.rms_norm({value.text}, ({size},), {gain}, {float(one['eps'])!r})", "", value.dims)
+    return Value(f"F.rms_norm({value.text}, ({size},), {gain}, {float(one['eps'])!r})", value.lead, value.dims)
 
 
 def _conditions(writer: TorchWriter, at: Parts, axis: Axis, dims: tuple[Axis, ...]) -> list[str]:
@@ -74,31 +75,31 @@ def _conditions(writer: TorchWriter, at: Parts, axis: Axis, dims: tuple[Axis, ..
 
 def softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """e^x / Σ e^x over the last axis, of the entries that may be seen."""
-    value = writer.value(at["x"])
-    dims = (*(a for a in dict.fromkeys((*value.dims, *one.axes)) if a != one["axis"]), one["axis"])
-    x = aligned(value, "", dims)
-    visible = writer.visible([one["axis"]], "", dims)
-    see = [aligned(writer.value(at["see"]), "", dims)] if "see" in at else []
+    value, (lead, made) = writer.value(at["x"]), writer.shape(one)
+    dims = (*(a for a in dict.fromkeys((*value.dims, *made)) if a != one["axis"]), one["axis"])
+    x = writer.fit(value, lead, dims)
+    visible = writer.visible([one["axis"]], lead, dims)
+    see = [writer.fit(writer.value(at["see"]), lead, dims)] if "see" in at else []
     if not visible and not see:
-        return Value(f"{x}.softmax(dim=-1)", "", dims)
-    sizes = ", ".join(writer.size(axis) for axis in dims)
+        return Value(f"{x}.softmax(dim=-1)", lead, dims)
+    sizes = ", ".join([*writer.lead_sizes(lead), *(writer.size(axis) for axis in dims)])
     if len(value.dims) < len(dims):
         x = f"{x}.expand({sizes})"
     if visible:
         writer.need("length_softmax")
-        return Value(f"length_softmax({', '.join([x, *visible, *see])})", "", dims)
+        return Value(f"length_softmax({', '.join([x, *visible, *see])})", lead, dims)
     writer.need("masked_softmax")
-    return Value(f"masked_softmax({x}, ({see[0]}).expand({sizes}))", "", dims)
+    return Value(f"masked_softmax({x}, ({see[0]}).expand({sizes}))", lead, dims)
 
 
 def log_softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """x - log Σ e^x over the last axis."""
     value = _last(writer.value(at["x"]), one["axis"])
-    visible = writer.visible([one["axis"]], "", value.dims)
+    visible = writer.visible([one["axis"]], value.lead, value.dims)
     if visible:
         writer.need("length_log_softmax")
-        return Value(f"length_log_softmax({value.text}, {visible[0]})", "", value.dims)
-    return Value(f"{value.wrapped}.log_softmax(dim=-1)", "", value.dims)
+        return Value(f"length_log_softmax({value.text}, {visible[0]})", value.lead, value.dims)
+    return Value(f"{value.wrapped}.log_softmax(dim=-1)", value.lead, value.dims)
 
 
 def running_sum(writer: TorchWriter, one: Node, at: Parts) -> Value:

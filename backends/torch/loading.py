@@ -25,6 +25,8 @@ except ImportError:
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float64", "bfloat16", "float16")
+LAYOUT = "packed"
+"""What a loaded model computes with, unless the caller says otherwise: it is called eagerly."""
 
 
 def forward(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, walk_all
 from ..numpy.mangling import Names, comment
-from ..numpy.values import Value, aligned
+from ..numpy.values import Unsupported, Value, aligned
 from ..objectives import loss_rows
 from .border import Border
 from .weights import WeightNames
@@ -20,20 +20,28 @@ class Losses:
         self.compiled, self.names = compiled, names
         labels = dict.fromkeys(one[0] for row in self.rows for one in row[1])
         self.arguments = {name: names.fresh(name) for name in labels}
+        self.read = sorted({name for row in self.rows for name in row[2]})
         self.used: set[str] = set()
 
-    def lines(self, at: Border, weights: WeightNames, results: dict[str, str]) -> list[str]:
-        """`if labels is not None: …` for each objective; `results` are the variables that hold the results."""
+    def lines(self, at: Border, weights: WeightNames, results: dict[str, str], enter: list[str]) -> list[str]:
+        """`if labels is not None: …` for each objective; `results` are the variables that hold the results.
+
+        `enter` are lines that find the places of a padded batch, where `forward` has not done so.
+        """
         found: list[str] = []
         for loss, (name, own, _, _) in zip(self.compiled.losses, self.rows, strict=True):
             given = [f"{self.arguments[one[0]]} is not None" for one in own]
             ranks = [f"{self.arguments[one[0]]}.dim() == {len(one[2])}" for one in own]
             more = ranks if len(self.rows) > 1 else []
             found.append(f"if {' and '.join([*given, *more])}:  # the objective {comment(name, 40)}")
-            found += self._body(loss.graph, at, weights, results)
+            along = any(axis.ragged and axis.owner for one in loss.graph.inputs for axis in one.axes)
+            found += ["    " + line for line in enter if along or "places" not in line]
+            found += self._body(loss.graph, at, weights, results, bool(enter))
         return found
 
-    def _body(self, graph: Graph, at: Border, weights: WeightNames, results: dict[str, str]) -> list[str]:
+    def _body(
+        self, graph: Graph, at: Border, weights: WeightNames, results: dict[str, str], packed: bool
+    ) -> list[str]:
         writer = TorchWriter(graph, self.names, weights, at.lengths)
         writer.batch = next(axis for one in graph.inputs for axis in one.axes if axis.owner is None and axis.ragged)
         writer.indent = 1
@@ -41,6 +49,8 @@ class Losses:
         for node in walk_all(graph.roots):
             if node.op == "input":
                 name = str(node["name"])
+                if packed and name in at.arguments:
+                    raise Unsupported("an objective that reads inputs of the model")
                 text = results.get(name) or self.arguments.get(name) or at.arguments[name]
                 wide = kinds[name] in ("int", "bool")
                 writer.memo[node] = Value(text, "", node.axes, wide=wide, reorder="permute")

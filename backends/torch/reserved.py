@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LOCALS = ("torch", "F", "nn", "Tensor", "device", "dtype", "batch", "masked", "positions", "results", "new", "part")
+PACKED_LOCALS = ("packing", "parts", "n", "runs", "lengths", "hidden", "index", "queries", "keys")
 
 METHODS = (
     *("add_module", "apply", "bfloat16", "buffers", "children", "compile", "cpu", "cuda", "double", "eval"),
@@ -13,6 +14,6 @@ METHODS = (
     *("register_load_state_dict_post_hook", "register_load_state_dict_pre_hook", "register_module"),
     *("register_parameter", "register_state_dict_post_hook", "register_state_dict_pre_hook", "requires_grad_"),
     *("reset_parameters", "set_extra_state", "set_submodule", "share_memory", "state_dict", "to", "to_empty"),
-    *("train", "training", "type", "xpu", "zero_grad", "dump_patches", "call_super_init", "T_destination"),
+    *("rows", "train", "training", "type", "xpu", "zero_grad", "dump_patches", "call_super_init", "T_destination"),
 )
-"""Attributes of torch.nn.Module (a test compares them with the installed torch)."""
+"""Attributes of torch.nn.Module (a test compares them with the installed torch), and the method `rows` of our own."""

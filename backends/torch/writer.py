@@ -1,7 +1,8 @@
 """The PyTorch writer: nodes of a graph → lines of a `forward` over a padded batch.
 
 Values have all their axes, the batch included. Padding stays where it is: `index` is each place's order in its example,
-`visible` the keys that may be seen, and every reduction over a length leaves the rest out.
+`visible` the keys that may be seen, and every reduction over a length leaves the rest out. packed.py writes rows
+instead: values that have a lead keep it here.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class TorchWriter(Writer):
     """Writes the body of `forward`."""
 
     dtype = "dtype"
+    array = "Tensor"
 
     def __init__(self, graph: Graph, names: Names, weights: WeightNames, lengths: Mapping[str, str]) -> None:
         super().__init__(graph, names, None, graph.batch)
@@ -41,6 +43,11 @@ class TorchWriter(Writer):
         if isinstance(axis.size, Length):
             return self.length_texts[axis.size.name]
         return str(axis.size)
+
+    def broadcast(self, value: Value, lead: str, dims: Dims, sizes: Iterable[str] = ()) -> str:
+        sizes = tuple(sizes) or [*self.lead_sizes(lead), *(self.size(axis) for axis in dims)]
+        text = self.fit(value, lead, dims)
+        return f"{f'torch.as_tensor({text}, device=device)' if value.number else text}.expand({', '.join(sizes)})"
 
     def is_ready(self, one: Node) -> bool:
         if one.op in ("const", "weight") or one in self.absorbed:
@@ -113,17 +120,17 @@ class TorchWriter(Writer):
             return values[0]
         lead, dims = self.order(one, values)
         wide = one.kind == "bool" or all(v.wide or v.number for v in (values[1:] if one["fn"] == "where" else values))
-        texts = [self._operand(one, v, arg, dims, wide) for v, arg in zip(values, one.args, strict=True)]
+        texts = [self._operand(one, v, arg, lead, dims, wide) for v, arg in zip(values, one.args, strict=True)]
         text, atom = expressions.scalar(one["fn"], texts)
         self.need(*(name for name in ("power", "whole_floor") if name in text))
         plain = all(v.number for v in values)
         return Value(text, lead, dims, atom, wide=wide, number=plain and one["fn"] not in expressions.NUMBERS)
 
-    def _operand(self, one: Node, value: Value, arg: Node, dims: Dims, wide: bool) -> str:
+    def _operand(self, one: Node, value: Value, arg: Node, lead: str, dims: Dims, wide: bool) -> str:
         if value.number and one["fn"] in expressions.NUMBERS:
             kind = "torch.bool" if arg.kind == "bool" else "dtype" if not wide else "None"
             return f"torch.as_tensor({value.text}, dtype={kind}, device=device)"
-        text = aligned(value, "", dims)
+        text = self.fit(value, lead, dims)
         narrow = one.kind != "bool" and not wide and value.wide and arg.kind != "bool" and not value.number
         if narrow:
             return f"{text}.to(dtype)"
@@ -141,44 +148,47 @@ class TorchWriter(Writer):
         if one["axis"] in value.dims:  # places along a length have their batch already
             return value
         dims = (*value.dims, one["axis"])
-        sizes = ", ".join(self.size(axis) for axis in dims)
-        inner = f"{value.wrapped}[..., None]" if value.dims else f"torch.as_tensor({value.text}, device=device)"
-        return Value(f"{inner}.expand({sizes})", "", dims, wide=value.wide)
+        sizes = ", ".join([*self.lead_sizes(value.lead), *(self.size(axis) for axis in dims)])
+        shaped = value.dims or value.lead
+        inner = f"{value.wrapped}[..., None]" if shaped else f"torch.as_tensor({value.text}, device=device)"
+        return Value(f"{inner}.expand({sizes})", value.lead, dims, wide=value.wide)
 
     def _concat(self, one: Node) -> Value:
-        kept = one.axes[:-1]
+        lead, whole = self.shape(one)
+        kept = tuple(axis for axis in whole if axis != one["into"])
         texts = []
         for arg, axis in zip(one.args, one["along"], strict=True):
             value = self.value(arg)
             dims = (*kept, axis or one["into"])
-            text = aligned(value, "", dims) if axis else f"{aligned(value, '', kept)}[..., None]"
-            sizes = ", ".join(self.size(a) if a != one["into"] else "1" for a in dims)
+            text = self.fit(value, lead, dims) if axis else f"{self.fit(value, lead, kept)}[..., None]"
+            sizes = ", ".join([*self.lead_sizes(lead), *(self.size(a) if a != one["into"] else "1" for a in dims)])
             texts.append(f"{text}.expand({sizes})" if len(value.dims) < len(kept) + bool(axis) else text)
-        return Value(f"torch.cat([{', '.join(texts)}], dim=-1)", "", one.axes)
+        return Value(f"torch.cat([{', '.join(texts)}], dim=-1)", lead, (*kept, one["into"]))
 
     # ------------------------------------------------------------------------------------------ along the axes
 
     def _reduce(self, one: Node) -> Value:
-        value = self.value(one.args[0])
-        dims = tuple(dict.fromkeys((*value.dims, *(a for arg in one.args for a in arg.axes), *one.axes, *one["over"])))
-        axes = tuple(dims.index(axis) for axis in one["over"])
+        value, (lead, made) = self.value(one.args[0]), self.shape(one)
+        others = (axis for arg in one.args for axis in self.shape(arg)[1])
+        dims = tuple(dict.fromkeys((*value.dims, *others, *made, *one["over"])))
+        axes = tuple(dims.index(axis) + bool(lead) for axis in one["over"])
         left = tuple(axis for axis in dims if axis not in one["over"])
-        condition = self._condition(one, one["over"], "", dims)
+        condition = self._condition(one, one["over"], lead, dims)
         if len(value.dims) < len(dims):
-            sizes = ", ".join(self.size(axis) for axis in dims)
-            value = Value(f"{aligned(value, '', dims)}.expand({sizes})", "", dims, wide=value.wide)
+            value = Value(self.broadcast(value, lead, dims), lead, dims, wide=value.wide)
         wide = value.wide or one["reduction"] in ("count", "argmax", "any", "all")
         if not condition:
-            return Value(expressions.reduction(one["reduction"], value.wrapped, axes), "", left, wide=wide)
+            return Value(expressions.reduction(one["reduction"], value.wrapped, axes), lead, left, wide=wide)
         self.need("reduce_where")
-        return Value(f'reduce_where("{one["reduction"]}", {value.text}, {condition}, {axes})', "", left, wide=wide)
+        return Value(f'reduce_where("{one["reduction"]}", {value.text}, {condition}, {axes})', lead, left, wide=wide)
 
     def _rank(self, one: Node) -> Value:
         value = self.value(one.args[0])
         dims = (*(axis for axis in value.dims if axis != one["axis"]), one["axis"])
-        see = self.visible([one["axis"]], "", dims)
+        see = self.visible([one["axis"]], value.lead, dims)
         self.need("rank")
-        return Value(f"rank({transposed(value, dims).text}{', ' + see[0] if see else ''})", "", dims, wide=True)
+        text = f"rank({transposed(value, dims).text}{', ' + see[0] if see else ''})"
+        return Value(text, value.lead, dims, wide=True)
 
     def _pick(self, one: Node) -> Value:
         base, keys = self.value(one.args[0]), one["keys"]
@@ -189,15 +199,31 @@ class TorchWriter(Writer):
             text = indices[0].text
             if one.args[1].op not in ("input", "position"):  # a computed place: beyond an example it may be anything
                 text = f"{indices[0].wrapped}.long().clamp(0, {int(self.size(keys[0])) - 1})"
-            return Value(f"F.embedding({text}, {base.text})", "", (*indices[0].dims, base.dims[1]))
+            return Value(f"F.embedding({text}, {base.text})", indices[0].lead, (*indices[0].dims, base.dims[1]))
+        if base.lead:
+            return self._same_for_all(base, keys, indices)
+        lead = next((value.lead for value in indices if value.lead), "")
         at = tuple(dict.fromkeys(axis for value in indices for axis in value.dims))
         shared = tuple(axis for axis in base.dims if axis not in keys and axis in at)
         rest = tuple(axis for axis in base.dims if axis not in keys and axis not in at)
         base = transposed(base, (*keys, *shared, *rest))
         indices += [Value(f"torch.arange({self.size(a)}, device=device)", "", (a,)) for a in shared]
-        texts = [aligned(v, "", at) if v.dims else f"torch.as_tensor({v.text}, device=device)" for v in indices]
+        scalar = [not v.dims and not v.lead for v in indices]
+        texts = [f"torch.as_tensor({v.text}, device=device)" if s else "" for v, s in zip(indices, scalar, strict=True)]
+        texts = [text or self.fit(value, lead, at) for text, value in zip(texts, indices, strict=True)]
         self.need("gather")
-        return Value(f"gather({base.text}, {', '.join(texts)})", "", (*at, *rest))
+        return Value(f"gather({base.text}, {', '.join(texts)})", lead, (*at, *rest))
+
+    def _same_for_all(self, base: Value, keys: Dims, indices: list[Value]) -> Value:
+        """One axis of rows (or examples) picked by numbers along one axis."""
+        others = [axis for axis in base.dims if axis not in keys]
+        if len(keys) > 1 or indices[0].lead or len(indices[0].dims) != 1 or indices[0].dims[0] in others:
+            raise Unsupported("a pick by numbers that differ along other axes")
+        at = base.dims.index(keys[0])
+        dims = (*base.dims[:at], indices[0].dims[0], *base.dims[at + 1 :])
+        self.need("gather")
+        text = f"gather({base.wrapped}.movedim({at + 1}, 0), {indices[0].text}).movedim(0, {at + 1})"
+        return Value(text, base.lead, dims, wide=base.wide)
 
     def _place(self, key: Axis, value: Value) -> Value:
         """A number along a length counts from the example's first place."""
@@ -248,19 +274,19 @@ class TorchWriter(Writer):
         """A general contraction; hidden keys along a length that is summed over are a factor 0."""
         letters: dict[Axis, str] = {}
         for axis in (*(a for v in values for a in v.dims), *one.axes):
-            letters.setdefault(axis, "abcdefghijklmnopqrstuvwxyz"[len(letters)])
+            letters.setdefault(axis, "abcdefghijklmnopqrstuvwxy"[len(letters)])
         terms, texts = [], []
         for value in values:
-            terms.append("".join(letters[axis] for axis in value.dims))
+            terms.append(("z" if value.lead else "") + "".join(letters[axis] for axis in value.dims))
             texts.append(f"{value.wrapped}.to(dtype)" if value.wide else value.text)
         for axis in one["over"]:
             if axis.ragged and axis.owner is not None:
-                letters.setdefault(axis.owner, "abcdefghijklmnopqrstuvwxyz"[len(letters)])
+                letters.setdefault(axis.owner, "abcdefghijklmnopqrstuvwxy"[len(letters)])
                 terms.append(letters[axis.owner] + letters[axis])
                 texts.append(f"{self.visible_text(axis)}.to(dtype)")
-        dims = tuple(dict.fromkeys((*dims, *one.axes)))
-        target = "".join(letters[axis] for axis in dims)
-        return Value(f'torch.einsum("{",".join(terms)}->{target}", {", ".join(texts)})', "", dims)
+        dims = tuple(dict.fromkeys((*dims, *self.shape(one)[1])))
+        target = ("z" if lead else "") + "".join(letters[axis] for axis in dims)
+        return Value(f'torch.einsum("{",".join(terms)}->{target}", {", ".join(texts)})', lead, dims)
 
     def _linear(self, product: Node, bias: Node | None) -> Value:
         x, (over, outs) = self.value(product.args[0]), self.weights.matrix(product)
@@ -273,7 +299,7 @@ class TorchWriter(Writer):
         made = f"F.linear({', '.join(parts)})"
         if len(outs) > 1:
             made += f".unflatten(-1, ({', '.join(self.size(axis) for axis in outs)}))"
-        return Value(made, "", (*kept, *outs))
+        return Value(made, x.lead, (*kept, *outs))
 
     # --------------------------------------------------------------------------------------------------- loops
 
@@ -304,10 +330,11 @@ class TorchWriter(Writer):
         like = loops.state(self, made, one["slot"])
         states, shift = self.histories[made["loop"], one["slot"]], f" - {made['start']}" if made["start"] else ""
         if not number.dims:
-            return Value(f"{states}[{number.text}{shift}]", "", like.dims, reorder="permute")
-        if set(number.dims) & set(like.dims):
+            return Value(f"{states}[{number.text}{shift}]", like.lead, like.dims, reorder="permute")
+        if number.lead or set(number.dims) & set(like.dims):
             raise Unsupported("states chosen by numbers that differ from example to example")
-        return Value(f"torch.stack({states})[{number.text}{shift}]", "", (*number.dims, *like.dims), reorder="permute")
+        text = f"torch.stack({states}, dim=1)[:, " if like.lead else f"torch.stack({states})["
+        return Value(f"{text}{number.text}{shift}]", like.lead, (*number.dims, *like.dims), reorder="permute")
 
     # ------------------------------------------------------------------------------------------------- kernels
 
@@ -325,16 +352,17 @@ class TorchWriter(Writer):
         if one["draw"] != "dropout":
             raise Unsupported("a random draw")
         value, rate = self.value(one.args[0]), self.value(one.args[1])
-        dims = tuple(dict.fromkeys((*value.dims, *rate.dims, *one.axes)))
+        lead, made = self.shape(one)
+        dims = tuple(dict.fromkeys((*value.dims, *rate.dims, *made)))
         x = value.text
         if value.number:
             x = f"torch.as_tensor({x}, dtype=dtype, device=device)"
         elif value.wide:
             x = f"{value.wrapped}.to(dtype)"
-        if len(value.dims) < len(dims):
-            x = aligned(Value(x, "", value.dims, value.atom, reorder="permute"), "", dims)
-            x = f"{x}.expand({', '.join(self.size(axis) for axis in dims)})"
+        if len(value.dims) < len(dims) or value.lead != lead:
+            atom = value.atom or value.wide or value.number
+            x = self.broadcast(Value(x, value.lead, value.dims, atom, reorder="permute"), lead, dims)
         if rate.number:
-            return Value(f"F.dropout({x}, {rate.text}, self.training)", "", dims)
+            return Value(f"F.dropout({x}, {rate.text}, self.training)", lead, dims)
         self.need("dropped")
-        return Value(f"dropped({x}, {aligned(rate, '', dims)}, self.training)", "", dims)
+        return Value(f"dropped({x}, {self.fit(rate, lead, dims)}, self.training)", lead, dims)

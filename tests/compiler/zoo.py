@@ -295,6 +295,11 @@ axes ffn = 5
         IDS + "h[pair] = [u[seq = 0]; mean[seq](u)][d → pair], t[seq, d] = u[d → head dk][head dk → d] + 1\n"
         "    where u = E[vocab = tokens]\n" + EMBED,
     ),
+    "turned": spec(
+        "",
+        "model M(tokens[seq] as input_ids, weight[d] as weight = 1) → h[d, seq] = E[vocab = tokens] ⊙ weight, "
+        "p[head, seq, dk] = E[vocab = tokens][d → head dk]\n" + EMBED,
+    ),
     "two": spec(
         "attention",
         """

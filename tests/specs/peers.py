@@ -1,5 +1,6 @@
 """Tiny random networks of the library, and a comparison of all that a shipped spec makes of their folders."""
 
+import itertools
 import json
 import types
 from collections.abc import Iterator
@@ -102,9 +103,9 @@ def _found(folder: Path, given: dict[str, Array]) -> Iterator[tuple[str, str, di
     made = types.ModuleType("made")
     exec(compile(model.program.source, "<made>", "exec"), made.__dict__)
     yield "module", "float64", made.__dict__["Model"].load(folder, dtype="float64")(**given)
-    for dtype in ("float32", "float64"):
-        tensors = transformula.load(folder, backend="torch", dtype=dtype)(**given)
-        yield "torch", dtype, {name: value.numpy() for name, value in tensors.items()}
+    for layout, dtype in itertools.product(("packed", "padded"), ("float32", "float64")):
+        tensors = transformula.load(folder, backend="torch", dtype=dtype, layout=layout)(**given)
+        yield f"torch, {layout}", dtype, {name: value.numpy() for name, value in tensors.items()}
 
 
 def names_match(folder: Path) -> None:

@@ -71,7 +71,7 @@ def both(
     """The draws of our module and of the library's, in training; none in evaluation."""
     saved(folder, kind, getattr(transformers, kind).config_class(**keys))
     network = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager")
-    ours = transformula.load(folder, backend="torch").module
+    ours = transformula.load(folder, backend="torch", layout="padded").module
     assert isinstance(ours, torch.nn.Module)
     assert drawn(monkeypatch, ours, input_ids=IDS) == drawn(monkeypatch, network.eval(), input_ids=IDS) == []
     found = drawn(monkeypatch, ours.train(), input_ids=IDS)
@@ -89,7 +89,7 @@ def test_rates_of_zero_leave_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     keys = {**BERT, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0}
     kind = "BertForSequenceClassification"
     assert both(monkeypatch, tmp_path, kind, keys) == ([], [])
-    source = transformula.load(tmp_path, backend="torch").program.source
+    source = transformula.load(tmp_path, backend="torch", layout="padded").program.source
     assert "F.dropout(" not in source
     assert "dropout_p" not in source
     assert "self.training" not in source

@@ -29,20 +29,23 @@ LAW = ("bert", "sbert", "gpt", "alibi", "rope", "deberta", "maps", "pools", "att
 
 
 @cache
-def program(name: str) -> Program:
-    """A model of the zoo compiled for torch."""
+def program(name: str, layout: str = "padded") -> Program:
+    """A model of the zoo (or the text of one) compiled for torch."""
     if name in zoo.SHIPPED:
         text, entry, settings = zoo.SHIPPED[name]
-        return compile(text, "torch", entry=entry, settings=settings)
-    return compile(zoo.ZOO.get(name, name), "torch")
+        return compile(text, "torch", entry=entry, settings=settings, layout=layout)
+    return compile(zoo.ZOO.get(name, name), "torch", layout=layout)
 
 
-def model(name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
+def model(name: str, dtype: torch.dtype = torch.float64, layout: str = "padded") -> nn.Module:
     """The generated module with the zoo's weights."""
-    made = program(name)
+    made = program(name, layout)
     module: nn.Module = zoo.module(made.source)["Model"](dtype=dtype)
     fill(made, module, zoo.weight_values(made.compiled.formula, 0))
     return module.eval()
+
+
+both = pytest.mark.parametrize("layout", ["padded", "packed"])
 
 
 def tensors(given: dict[str, Array]) -> dict[str, torch.Tensor]:
@@ -57,23 +60,26 @@ def results(module: nn.Module, given: dict[str, Array]) -> dict[str, Array]:
 # --- values --------------------------------------------------------------------------------------------------
 
 
+@both
 @pytest.mark.parametrize("name", zoo.NAMES)
-def test_module_has_the_values_of_the_formulas(name: str) -> None:
+def test_module_has_the_values_of_the_formulas(name: str, layout: str) -> None:
     """Every mask at once: whole, padded on either side, with a hole, empty, of length 1."""
-    assert zoo.difference(results(model(name), zoo.inputs(name)), zoo.wanted(name)) < 1e-11
+    assert zoo.difference(results(model(name, layout=layout), zoo.inputs(name)), zoo.wanted(name)) < 1e-11
 
 
+@both
 @pytest.mark.parametrize("name", ["bert", "sbert", "gpt", "deberta"])
-def test_float32(name: str) -> None:
-    assert zoo.difference(results(model(name, torch.float32), zoo.inputs(name)), zoo.wanted(name)) < 1e-4
+def test_float32(name: str, layout: str) -> None:
+    assert zoo.difference(results(model(name, torch.float32, layout), zoo.inputs(name)), zoo.wanted(name)) < 1e-4
 
 
+@both
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["bert", "sbert", "alibi"])
-def test_half_types_have_no_number_that_overflows(name: str, dtype: torch.dtype) -> None:
+def test_half_types_have_no_number_that_overflows(name: str, dtype: torch.dtype, layout: str) -> None:
     """An empty row, a hole and padding stay finite; values agree to the type's few digits."""
     with torch.no_grad():
-        found = model(name, dtype)(**tensors(zoo.inputs(name)))
+        found = model(name, dtype, layout)(**tensors(zoo.inputs(name)))
     for key, value in zoo.wanted(name).items():
         assert found[key].dtype == dtype
         assert torch.isfinite(found[key]).all()
@@ -84,9 +90,10 @@ def test_half_types_have_no_number_that_overflows(name: str, dtype: torch.dtype)
 # --- the law -------------------------------------------------------------------------------------------------
 
 
+@both
 @pytest.mark.parametrize("name", LAW)
-def test_an_example_alone_is_the_example_in_a_batch(name: str) -> None:
-    module, given = model(name), zoo.inputs(name)
+def test_an_example_alone_is_the_example_in_a_batch(name: str, layout: str) -> None:
+    module, given = model(name, layout=layout), zoo.inputs(name)
     whole = results(module, given)
     for row, seen in enumerate(given["attention_mask"].astype(bool)):
         places = np.flatnonzero(seen)
@@ -103,10 +110,11 @@ def test_an_example_alone_is_the_example_in_a_batch(name: str) -> None:
             np.testing.assert_allclose(kept, value[0], rtol=0, atol=1e-12 * max(1.0, float(np.abs(value).max())))
 
 
+@both
 @pytest.mark.parametrize("junk", [-1, -100, 10**6])
 @pytest.mark.parametrize("name", ["bert", "sbert", "gpt"])
-def test_what_stands_at_padding_is_never_read(name: str, junk: int) -> None:
-    module, given = model(name), zoo.inputs(name)
+def test_what_stands_at_padding_is_never_read(name: str, junk: int, layout: str) -> None:
+    module, given = model(name, layout=layout), zoo.inputs(name)
     spoilt = {**given, "input_ids": given["input_ids"].copy()}
     for row, seen in zip(spoilt["input_ids"], given["attention_mask"].astype(bool), strict=True):
         places = np.flatnonzero(seen)
@@ -117,11 +125,12 @@ def test_what_stands_at_padding_is_never_read(name: str, junk: int) -> None:
         np.testing.assert_array_equal(results(module, spoilt)[key], value)
 
 
+@both
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (0, 0)])
 @pytest.mark.parametrize("masked", [True, False])
-def test_no_row_and_no_place(shape: tuple[int, int], masked: bool) -> None:
+def test_no_row_and_no_place(shape: tuple[int, int], masked: bool, layout: str) -> None:
     given = {"input_ids": np.zeros(shape, int), **({"attention_mask": np.zeros(shape, int)} if masked else {})}
-    found = results(model("bert"), given)
+    found = results(model("bert", layout=layout), given)
     assert found["last_hidden_state"].shape == (*shape, 12)
     assert (found["pooler_output"] == 0).all()
 
@@ -159,12 +168,13 @@ def test_padding_is_divided_by_no_more_than_any_place() -> None:
     assert all(torch.isfinite(parameter.grad).all() for parameter in module.parameters() if parameter.grad is not None)
 
 
-def test_given_positions_win() -> None:
+@both
+def test_given_positions_win(layout: str) -> None:
     given = zoo.inputs("bert")
     at = rng(3).integers(0, 16, given["input_ids"].shape)
     graph = program("bert").compiled.formula
     wanted = zoo.reference_results(graph, {**given, "position_ids": at})
-    assert zoo.difference(results(model("bert"), {**given, "position_ids": at}), wanted) < 1e-11
+    assert zoo.difference(results(model("bert", layout=layout), {**given, "position_ids": at}), wanted) < 1e-11
 
 
 # --- what torch asks of a module -----------------------------------------------------------------------------
@@ -204,9 +214,10 @@ def test_exports_with_any_batch_and_length() -> None:
             torch.testing.assert_close(exported(**other)[key], value)
 
 
+@both
 @pytest.mark.parametrize("name", ["bert", "sbert", "gpt", "alibi", "deberta", "attention_pool"])
-def test_gradients_are_numbers_though_a_row_is_empty(name: str) -> None:
-    module = model(name)
+def test_gradients_are_numbers_though_a_row_is_empty(name: str, layout: str) -> None:
+    module = model(name, layout=layout)
     torch.autograd.backward([value.square().sum() for value in module(**tensors(zoo.inputs(name))).values()])
     for one, parameter in module.named_parameters():
         assert parameter.grad is not None, one
@@ -234,14 +245,15 @@ def test_gradients_are_those_of_differences() -> None:
         assert (up - down) / (2 * step) == pytest.approx(parameter.grad[place].item(), rel=1e-5, abs=1e-7)
 
 
-def test_copies_pickles_and_moves() -> None:
-    module, given = model("sbert"), zoo.inputs("sbert")
+@both
+def test_copies_pickles_and_moves(layout: str) -> None:
+    module, given = model("sbert", layout=layout), zoo.inputs("sbert")
     wanted = results(module, given)
     assert zoo.difference(results(copy.deepcopy(module), given), wanted) == 0
     file = io.BytesIO()
     torch.save(module.state_dict(), file)
     file.seek(0)
-    fresh = zoo.module(program("sbert").source)["Model"](dtype=torch.float64)
+    fresh = zoo.module(program("sbert", layout).source)["Model"](dtype=torch.float64)
     fresh.load_state_dict(torch.load(file, weights_only=True))
     assert zoo.difference(results(fresh.eval(), given), wanted) == 0
     assert {p.dtype for p in module.to(torch.float32).parameters()} == {torch.float32}
