@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..compiler import kernels
-from ..compiler.ir import Graph, Node, const, walk_all
+from ..compiler.ir import Graph, Input, Node, const, walk_all
 from ..compiler.passes.running import added
 from ..compiler.reference import MASKS, length_names
 from .numpy.border import InputRow, LimitRow, MaskRow
@@ -15,11 +15,16 @@ def input_rows(graph: Graph) -> tuple[InputRow, ...]:
         (
             one.name,
             one.kind,
-            tuple(str(a.size) if isinstance(a.size, int) else a.name for a in one.axes),
+            _dimensions(graph, one),
             one.instead or one.required,
         )
         for one in graph.inputs
     )
+
+
+def _dimensions(graph: Graph, one: Input) -> tuple[str, ...]:
+    names = tuple(str(a.size) if isinstance(a.size, int) else a.name for a in one.axes)
+    return (*names[:1], graph.each, *names[1:]) if graph.each else names
 
 
 def mask_rows(graph: Graph) -> tuple[MaskRow, ...]:

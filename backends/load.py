@@ -65,7 +65,7 @@ class LoadedModel:
         self.unused_weights: list[str] = []
         self.left_out: dict[str, str] = {}
         self._border = input_rows(made.formula), mask_rows(made.formula), limit_rows(made.formula)
-        self._losses = loss_rows(made)
+        self._losses, self._each = loss_rows(made), made.formula.each
         rows = [row for row in self._border[2] if row[0] == "position" or row[0].startswith(COUNTED)]
         places = [limit for _, table, limit in rows if table]
         self.max_length = min([*places, *([folder.max_length] if folder.max_length else [])], default=None)
@@ -96,10 +96,14 @@ class LoadedModel:
         names = [out.name for out in self.program.compiled.formula.outputs if outputs is None or out.name in outputs]
         given = {"input_ids": input_ids, "attention_mask": attention_mask, **others}
         try:
-            arrays = check_call(given, *self._border, self._losses)
+            arrays = check_call(given, *self._border, self._losses, self._each)
         except ValueError as fault:
             raise error("R910", f"{self.entry}: {fault}") from None
-        arrays = {name: value for name, value in arrays.items() if given.get(name) is not None}
+        arrays = {
+            name: np.asarray(given[name]) if self._each else value
+            for name, value in arrays.items()
+            if given.get(name) is not None
+        }
         found = self._engine(wanted).forward(arrays, [*names, *wanted])
         more = [name for name in found if name not in (*names, *wanted)]
         return {name: found[name] for name in (*more, *names, *wanted)}
@@ -271,9 +275,11 @@ def _reference(program: Program, weights: Weights) -> Forward:
         made: dict[str, Any] = {}
         for one in compiled.losses if loss is not None else ():
             if loss is not None and one.entry == loss[0]:
-                takes = reference.allowed_inputs(one.formula)
+                takes = [row.name for row in one.formula.inputs]
+                takes += [] if compiled.formula.each else reference.allowed_inputs(one.formula)
                 made = dict(reference.run(one.formula, {}, {n: v for n, v in {**given, **found}.items() if n in takes}))
-        steps = {out.name: (1, out.listed) for out in graph.outputs if out.listed}
+        at = 2 if graph.each else 1  # behind the batch, and behind the choices of an example
+        steps = {out.name: (at, out.listed) for out in graph.outputs if out.listed}
         return {**made, **listed({name: found[name] for name in outputs}, steps)}
 
     return forward

@@ -78,7 +78,8 @@ class Weight:
 class Graph:
     """What a stage hands to the next: named results over interned nodes, with inputs, weights and origins.
 
-    `plan` names the passes that a backend carries out while it writes (packed rows, memory that is used again).
+    `plan` names the passes that a backend carries out while it writes (packed rows, memory that is used again). `each`
+    is an axis that the caller's inputs and results have behind the batch, and the graph has not: its batch is both.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Graph:
     origins: Mapping[Node, Origin] = field(compare=False, repr=False)
     batch: Axis | None = None
     plan: frozenset[str] = frozenset()
+    each: str = ""
 
     @property
     def roots(self) -> tuple[Node, ...]:

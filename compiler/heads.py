@@ -2,6 +2,9 @@
 
     model BertForMaskedLM of bert → logits[seq, vocab] = lm_head(last_hidden_state, bert.embed.E)
     objective mlm of BertForMaskedLM(labels[batch, seq]) → loss = mean[batch, seq](nll[vocab](logits, labels))
+    model BertForMultipleChoice of bert for choice → logits[choice] = scorer(pooler_output)
+
+The last one is applied to each choice of an example: the caller's inputs have one more axis, and so have the results.
 
 The text is completed here, before names are looked up: parameters in front of its own, and an equation for each result
 that it mentions. So a `change` of the model underneath reaches all that stand on it.
@@ -59,16 +62,17 @@ def losses(module: Module, model: str, results: Collection[str]) -> Iterator[Ent
         written = module.written.get(entry.name)
         if written is None or written.of is None or written.of.name != model:
             continue
-        under = module.entries[model].definition
-        batch = _batch(written)
-        known = mentioned(written)
-        needed = [one for one in under.outputs if one.name in known]
-        if not {one.name for one in needed} <= set(results):
-            continue
-        given = [_result(one, batch) for one in needed]
-        given += [_batched(one, batch) for one in under.params or () if one.name in known]
-        params = (*given, *(written.params or ()))
-        yield Entry(replace(written, of=None, params=params), entry.module)
+        made = _of_results(written, module.entries[model].definition)
+        if {one.name for one in module.entries[model].definition.outputs} & mentioned(written) <= set(results):
+            yield Entry(made, entry.module)
+
+
+def _of_results(written: s.Definition, under: s.Definition) -> s.Definition:
+    """The objective as a function of the results (and inputs) of the model that it mentions."""
+    batch, known = _batch(written), mentioned(written)
+    given = [_result(one, batch, under.each) for one in under.outputs if one.name in known]
+    given += [_batched(one, batch) for one in under.params or () if one.name in known]
+    return replace(written, of=None, params=(*given, *(written.params or ())))
 
 
 def _completed(module: Module, entry: Entry, busy: tuple[str, ...]) -> Entry:
@@ -85,6 +89,10 @@ def _completed(module: Module, entry: Entry, busy: tuple[str, ...]) -> Entry:
     under = _under(module, written)
     base = _completed(module, module.entries[under], (*busy, entry.name)).definition
     objective = written.kind == "objective"
+    if objective and base.each is not None:  # a batch of groups of texts is its model's business
+        module.written[entry.name] = written
+        module.entries[entry.name] = Entry(_of_results(written, base), entry.module)
+        return module.entries[entry.name]
     batch = _batch(written)
     inside = {one.name for one in declared_names(base.body)} if not objective else set()
     taken = [_batched(one, batch) if objective else one for one in base.params or ()]
@@ -100,9 +108,24 @@ def _completed(module: Module, entry: Entry, busy: tuple[str, ...]) -> Entry:
     shows = _shown(written, base)
     module.written[entry.name] = written
     body = replace(written.body, where=where, shows=(*shows, *written.body.shows))
-    made = Entry(replace(written, params=params, body=body), entry.module)
+    outputs = tuple(_of_each(one, written.each) for one in written.outputs)
+    made = Entry(replace(written, params=params, outputs=outputs, body=body), entry.module)
     module.entries[entry.name] = made
     return made
+
+
+def _of_each(output: s.Output, each: s.Name | None) -> s.Output:
+    """A result of one choice: its first axis is the choices'."""
+    if each is None:
+        return output
+    if not output.axes or output.axes[0].name != each.name:
+        raise error(
+            "N232",
+            f"a result of a model for each {each.name} has `{each.name}` as its first axis",
+            output.span,
+            help=f"Say {output.name or 'logits'}[{each.name}, …] = ….",
+        )
+    return replace(output, axes=output.axes[1:])
 
 
 def _under(module: Module, written: s.Definition) -> str:
@@ -146,9 +169,10 @@ def _batched(param: s.Param, batch: str) -> s.Param:
     return replace(param, axes=s.Axes(param.span, (s.Name(param.span, batch), *names)))
 
 
-def _result(output: s.Output, batch: str) -> s.Param:
+def _result(output: s.Output, batch: str, each: s.Name | None) -> s.Param:
     """A result as a parameter."""
-    axes = s.Axes(output.span, (s.Name(output.span, batch), *(output.axes or ())))
+    more = () if each is None else (each,)
+    axes = s.Axes(output.span, (s.Name(output.span, batch), *more, *(output.axes or ())))
     return s.Param(output.span, output.name or "", axes)
 
 

@@ -79,7 +79,8 @@ def lower_entry(
     told = tuple(replace(one, instead=_instead(one, outputs)) if one.required else one for one in told)
     used = {one["name"] for one in ir.walk_all([o.node for o in outputs]) if one.op == "weight"}
     weights = tuple(w for name, w in session.weights.items() if name in used)
-    return Graph(entry.name, outputs, told, weights, session.origins, session.batch)
+    each = definition.each.name if definition.each and not objective else ""
+    return Graph(entry.name, outputs, told, weights, session.origins, session.batch, each=each)
 
 
 def _inputs(scope: Scope, definition: s.Definition, objective: bool) -> list[ir.Input]:

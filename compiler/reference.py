@@ -8,6 +8,7 @@ that nobody may see. Results go back to the caller's places, 0 where there is pa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,12 @@ def run(
     given = {name: np.asarray(value) for name, value in inputs.items() if value is not None}
     for one in graph.inputs:
         if one.name not in given and one.instead in given:
-            given[one.name] = np.full(given[one.instead].shape[: len(one.axes)], -1)
+            given[one.name] = np.full(given[one.instead].shape[: len(one.axes) + bool(graph.each)], -1)
+    if graph.each:
+        groups = next(given[one.name].shape[:2] for one in graph.inputs if one.name in given)
+        flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in given.items()}
+        found = run(replace(graph, each=""), weights, flat, seed, training)
+        return {name: value.reshape(*groups, *value.shape[1:]) for name, value in found.items()}
     check_inputs(graph, given)
     lookup = weights if callable(weights) else _lookup(weights)
     return _evaluated(graph, lookup, given, seed, training)

@@ -76,8 +76,11 @@ class Builder(Expressions):
             params,
             outputs,
             body or s.Body(span),
-            self.optional_name(of),
+            *(of or (None, None)),
         )
+
+    def of(self, span: Span, name: Token, each: Token | None) -> Any:
+        return self.to_name(name), self.optional_name(each)
 
     def kind(self, span: Span, word: Token) -> str:
         return word.text

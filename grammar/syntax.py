@@ -314,7 +314,8 @@ class Body(Node):
 class Definition(Node):
     """kind is formula, block, model or objective; params is None when there are no parentheses (an index formula).
 
-    A model `of` an instance, or an objective `of` a model, has that one's inputs, and its results by their names.
+    A model `of` an instance, or an objective `of` a model, has that one's inputs, and its results by their names. With
+    `for choice` an example is several texts, one for each choice, and the model is applied to each.
     """
 
     kind: str
@@ -324,6 +325,7 @@ class Definition(Node):
     outputs: tuple[Output, ...]
     body: Body
     of: Name | None = None
+    each: Name | None = None
 
 
 @dataclass(frozen=True)

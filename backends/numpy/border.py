@@ -31,11 +31,13 @@ def check_call(
     masks: Sequence[MaskRow],
     limits: Sequence[LimitRow],
     losses: Sequence[LossRow] = (),
+    each: str = "",
 ) -> dict[str, NDArray[Any]]:
     """The inputs of a call as arrays, None left out; ValueError says what is wrong and with which input.
 
     Ids are integers inside their tables wherever the mask shows an example; texts fit into the table of
-    positions; labels are those of one objective.
+    positions; labels are those of one objective. Inputs with an axis `each` behind the batch come back without
+    it: each of its entries is an example then.
     """
     loss = chosen_loss(given, losses)
     if loss is not None:
@@ -57,9 +59,13 @@ def check_call(
     for mask, masked in masks:
         if mask in given and masked in arrays:
             arrays[mask] = as_input(mask, given[mask], "mask")
-            check_like(mask, arrays[mask], masked, arrays[masked].shape[:2])
+            check_like(mask, arrays[mask], masked, arrays[masked].shape[: 3 if each else 2])
     if "position_ids" in given and "position_ids" not in arrays:
         arrays["position_ids"] = as_input("position_ids", given["position_ids"], "int")
+    if each:
+        inputs = [(name, kind, (d[0], *d[2:]) if each in d else d, n) for name, kind, d, n in inputs]
+        own = [row[0] for row in (loss[1] if loss else ())]
+        arrays = {n: x if n in own else x.reshape(-1, *x.shape[2:]) for n, x in arrays.items()}
     check_limits(arrays, inputs, masks, [row for row in limits if row[0] not in made_up])
     if loss is not None:
         check_labels(arrays, masks, loss[3])

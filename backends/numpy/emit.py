@@ -30,6 +30,7 @@ ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs")
 LAW = "token-wise work runs on packed rows, attention per example"
 CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "LOSSES", "STEPS", "CHECKPOINT")
 METHODS = ("rows", "example", "load", "dtype", "threads")
+CALL = ("given", "wanted", "others", "outputs", "loss", "found", "groups")
 PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "keep", "finished")
 
 
@@ -66,7 +67,6 @@ class Written:
     def __init__(self, writer: Writer, prepare: list[str], call: list[str], body: list[str], needs: set[str]) -> None:
         self.writer, self.prepare, self.call, self.body, self.needs = writer, prepare, call, body, needs
         self.memory: dict[str, int] = {}
-        self.packed = False
 
 
 def _packed(graph: Graph) -> Written:
@@ -99,7 +99,7 @@ def _packed(graph: Graph) -> Written:
         "    " * 2 + line if line else "" for line in border_text.packed_call(graph, arguments, _mask(graph), positions)
     ]
     made = Written(writer, prepare, call, body, writer.used | needs | set(PACKED))
-    made.memory, made.packed = writer.memory(), True
+    made.memory = writer.memory()
     return made
 
 
@@ -161,7 +161,7 @@ class CallNames:
         if _has_positions(formula) and "position_ids" not in inputs:
             extra.append("position_ids")
         extra += [one for one in labels if one not in (*inputs, *extra)]
-        spoken = Names((*copying.names(), *CONSTANTS, "given", "wanted", "others", "outputs", "loss", "found"))
+        spoken = Names((*copying.names(), *CONSTANTS, *CALL))
         named = [*inputs, *extra]
         for one in sorted(named, key=lambda one: identifier(one) != one):  # ℒ must not take the name of L
             spoken.name(one, one)
@@ -184,9 +184,10 @@ class CallNames:
 
 def _fill(compiled: Compiled, parts: Any) -> str:
     graph, formula = compiled.graph, compiled.formula
-    loss, lists = losses.parts(compiled), _listed(graph, parts.packed)
+    loss, lists = losses.parts(compiled), _listed(graph)
     name, called = compiled_class(graph), CallNames(graph, formula, loss.inputs)
-    needs = (*ALWAYS, *parts.needs, *loss.needs, *(["listed"] if lists else []))
+    more = [name for name, used in (("listed", lists), ("grouped", formula.each)) if used]
+    needs = (*ALWAYS, *parts.needs, *loss.needs, *more)
     library = copying.copied(needs, ("Any", "NDArray", "Path", "Sequence"))
     weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
     text = module_template("numpy").render(
@@ -213,27 +214,29 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         prepare=parts.prepare,
         signature=border_text.header("__call__", called.arguments, "dict[str, NDArray[Any]]"),
         given=called.given(),
-        call=loss.wrapped(_with_lists(parts.call, lists)),
+        each=formula.each,
+        call=loss.wrapped(_with_groups(_with_lists(parts.call, lists), formula.each)),
         body=[line for lines in (*loss.methods, parts.body) for line in (*lines, "")],
         kernels=library.texts,
     )
     return tidy(text)
 
 
-def _listed(graph: Graph, packed: bool) -> dict[str, tuple[int, int]]:
+def _listed(graph: Graph) -> dict[str, tuple[int, int]]:
     """For each result that is a tuple of steps, where their axes stand in the array, and how many they are."""
-    found = {}
-    for out in graph.outputs:
-        if out.listed:
-            per_row = packed and any(axis.ragged and axis != graph.batch for axis in out.axes)
-            found[out.name] = (2 if per_row else 1, out.listed)
-    return found
+    return {out.name: (1, out.listed) for out in graph.outputs if out.listed}
 
 
 def _with_lists(call: list[str], lists: dict[str, tuple[int, int]]) -> list[str]:
     """The lines of a call whose last one makes tuples of steps."""
     *lines, last = call
     return [*lines, f"        return listed({last.strip().removeprefix('return ')}, STEPS)"] if lists else call
+
+
+def _with_groups(call: list[str], each: str) -> list[str]:
+    """The lines of a call whose last one gives the results of each group."""
+    *lines, last = call
+    return [*lines, f"        return grouped({last.strip().removeprefix('return ')}, groups)"] if each else call
 
 
 def _dimension(axis: Any) -> str:

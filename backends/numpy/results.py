@@ -95,6 +95,15 @@ def listed(results: Results, places: Mapping[str, tuple[int, int]]) -> dict[str,
     return made
 
 
+def grouped(results: Mapping[str, Any], groups: tuple[int, ...]) -> dict[str, Any]:
+    """Results [group, …] with the axes that make up a group in front: [batch, choice, …]; of each value of a tuple."""
+
+    def parted(value: Any) -> Any:
+        return value.reshape(*groups, *value.shape[1:])
+
+    return {name: tuple(map(parted, v)) if isinstance(v, tuple) else parted(v) for name, v in results.items()}
+
+
 def row_of_example(x: NDArray[Any], lengths: NDArray[np.intp], number: int) -> NDArray[Any]:
     """x[seq = number] of each example: the row of that number; NaN for an example that is shorter."""
     starts = np.cumsum(lengths) - lengths
@@ -144,4 +153,4 @@ def left_aligned(x: NDArray[Any], places: tuple[Any, Any, Any], width: int) -> N
 
 def prepared(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
     """A parameter in the model's type, contiguous."""
-    return np.ascontiguousarray(array, dtype)
+    return np.asarray(array, dtype, order="C")

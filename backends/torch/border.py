@@ -70,12 +70,28 @@ def stood_in(graph: Graph, at: Border) -> list[str]:
     for one in graph.inputs:
         if one.instead:
             name, other = at.arguments[one.name], at.arguments[one.instead]
-            sizes = ", ".join(f"{other}.shape[{place}]" for place in range(len(one.axes)))
+            sizes = ", ".join(f"{other}.shape[{place}]" for place in range(len(one.axes) + bool(graph.each)))
             lines.append(f"if {name} is None:")
             lines.append(f"    if {other} is None:")
             lines.append(f"        raise TypeError(\"forward needs '{name}' or '{other}'\")")
             lines.append(f"    {name} = torch.full(({sizes}), -1, device={other}.device)")
-    return lines
+    return lines + _one_by_one(graph, at)
+
+
+def _one_by_one(graph: Graph, at: Border) -> list[str]:
+    """Lines that make one batch of several texts for each example."""
+    if not graph.each:
+        return []
+    first = next(at.arguments[one.name] for one in graph.inputs if one.required)
+    lines = [f"groups = {first}.shape[0], {first}.shape[1]"]
+    optional = [at.arguments[one.name] for one in graph.inputs if not one.required]
+    for name in [*optional, *at.masks.values(), *([at.position_ids] if at.position_ids else [])]:
+        lines.append(f"{name} = None if {name} is None else {name}.flatten(0, 1)")
+    return [*lines, *(f"{name} = {name}.flatten(0, 1)" for name in _needed(graph, at))]
+
+
+def _needed(graph: Graph, at: Border) -> list[str]:
+    return [at.arguments[one.name] for one in graph.inputs if one.required]
 
 
 def type_of_numbers(graph: Graph, at: Border, one_weight: str | None) -> str:

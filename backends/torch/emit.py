@@ -88,10 +88,10 @@ def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
     name = names.fresh(identifier(graph.name))
     weights, losses = parameter_names(graph), Losses(compiled, names)
     at, parts = layout(graph, names, weights)
-    results, lines = _results(parts, losses, names)
+    results, lines = _results(parts, losses, names, graph.each)
     tail = losses.lines(at, weights, results, parts.enter)
     count = sum(math.prod(_shape(w, weights)) * math.prod(_whole(a.size) for a in w.stack) for w in graph.weights)
-    library = LIBRARY.copied({*parts.needs, *losses.used})
+    library = LIBRARY.copied({*parts.needs, *losses.used, *(["grouped"] if graph.each else [])})
     text = module_template("torch").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a PyTorch module, generated from its formulas.",
         count=f"{count:,}",
@@ -114,9 +114,11 @@ def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
     return tidy(text)
 
 
-def _results(parts: Parts, losses: Losses, names: Names) -> tuple[dict[str, str], list[str]]:
+def _results(parts: Parts, losses: Losses, names: Names, each: str) -> tuple[dict[str, str], list[str]]:
     """The text of each result, and lines before them: those that an objective reads are variables."""
     results, lines = dict(parts.results), []
+    if each:
+        results = {name: f"grouped({text}, groups)" for name, text in results.items()}
     for name in losses.read:
         variable = names.fresh(name)
         lines.append(f"{variable} = {results[name]}")

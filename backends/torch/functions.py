@@ -6,6 +6,8 @@ one graph), and has a gradient without NaN where a row is empty.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -126,6 +128,13 @@ def rank(x: Tensor, see: Tensor | None = None) -> Tensor:
 def biased(bias: Tensor, see: Tensor, dtype: torch.dtype) -> Tensor:
     """The bias where a key may be seen, -∞ elsewhere; a row that sees nothing keeps its bias (attention makes it 0)."""
     return bias.to(dtype).masked_fill(~see, float("-inf"))
+
+
+def grouped(x: Tensor | tuple[Tensor, ...], groups: tuple[int, int]) -> Any:
+    """[group, …] with the axes that make up a group in front: [batch, choice, …]; of each value of a tuple."""
+    if not isinstance(x, Tensor):
+        return tuple(grouped(one, groups) for one in x)
+    return x.reshape(*groups, *x.shape[1:])
 
 
 def shown(x: Tensor, mask: Tensor) -> Tensor:

@@ -34,15 +34,36 @@ class Losses:
             ranks = [f"{self.arguments[one[0]]}.dim() == {len(one[2])}" for one in own]
             more = ranks if len(self.rows) > 1 else []
             found.append(f"if {' and '.join([*given, *more])}:  # the objective {comment(name, 40)}")
+            lengths = dict(at.lengths)
+            if self.compiled.formula.each:
+                enter = self._groups(lengths, results[self.read[0]])
             along = any(axis.ragged and axis.owner for one in loss.graph.inputs for axis in one.axes)
             found += ["    " + line for line in enter if along or "places" not in line]
-            found += self._body(loss.graph, at, weights, results, bool(enter))
+            found += self._body(loss.graph, at, lengths, weights, results, bool(enter))
         return found
 
+    def _groups(self, lengths: dict[str, str], result: str) -> list[str]:
+        """Lines that make the choices of an example a length all of whose entries are seen."""
+        each = self.compiled.formula.each
+        text = lengths[each] = self.names.fresh(each)
+        names = ", ".join(f"{name}_{text}" for name in ("index", "real", "count", "first", "source"))
+        self.used.add("places")
+        return [
+            f"device, dtype, batch, {text} = {result}.device, {result}.dtype, *groups",
+            f"visible_{text} = torch.ones(groups, dtype=torch.bool, device=device)",
+            f"{names} = places(visible_{text})",
+        ]
+
     def _body(
-        self, graph: Graph, at: Border, weights: WeightNames, results: dict[str, str], packed: bool
+        self,
+        graph: Graph,
+        at: Border,
+        lengths: dict[str, str],
+        weights: WeightNames,
+        results: dict[str, str],
+        packed: bool,
     ) -> list[str]:
-        writer = TorchWriter(graph, self.names, weights, at.lengths)
+        writer = TorchWriter(graph, self.names, weights, lengths)
         writer.batch = next(axis for one in graph.inputs for axis in one.axes if axis.owner is None and axis.ragged)
         writer.indent = 1
         kinds = {one.name: one.kind for one in graph.inputs}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-LOCALS = ("torch", "F", "nn", "Tensor", "device", "dtype", "batch", "masked", "positions", "results", "new", "part")
+LOCALS = (
+    *("torch", "F", "nn", "Tensor", "device", "dtype", "batch", "masked", "positions", "results", "groups"),
+    *("new", "part"),
+)
 PACKED_LOCALS = ("packing", "parts", "n", "runs", "lengths", "hidden", "index", "queries", "keys")
 
 METHODS = (

@@ -79,9 +79,10 @@ def test_dropout_before_the_classifier(rate: float | None, wanted: float) -> Non
 
 
 def test_a_head_of_another_kind_is_told(tmp_path: Path) -> None:
-    """Several choices for one example are no input that the border can take yet."""
-    folder = folder_of(tmp_path, "BertForMultipleChoice")
-    with pytest.raises(TransformulaError, match="no model for the architecture BertForMultipleChoice"):
+    folder = folder_of(tmp_path, "BertForSequenceClassification")
+    path = folder / "config.json"
+    path.write_text(path.read_text().replace("BertForSequenceClassification", "BertForSomethingElse"))
+    with pytest.raises(TransformulaError, match="no model for the architecture BertForSomethingElse"):
         transformula.load(folder)
 
 
