@@ -140,7 +140,7 @@ def _arranged(writer: Writer, value: Value, layout: Layout) -> str:
         sizes = ", ".join(str(_size(group)) for group in layout)
         text = f"{transposed(value, dims).wrapped}.reshape({sizes})"
     if value.wide:
-        return f"np.ascontiguousarray({text})"
+        return f'np.asarray({text}, order="C")'
     writer.need("prepared")
     return f"prepared({text}, self.dtype)"
 
