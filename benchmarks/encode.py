@@ -38,6 +38,7 @@ from transformula.backends.numpy.kernels import blas_threads, cores
 
 Array = NDArray[Any]
 Contender = Callable[[], Array | None]
+Engines = dict[str, Callable[[Path, int], Encode]]
 BATCH = 32
 
 
@@ -132,7 +133,7 @@ def full_products() -> Contender:
     return run
 
 
-def made(engines: dict[str, Callable[[Path, int], Encode]], folder: Path, threads: int) -> dict[str, Encode]:
+def made(engines: Engines, folder: Path, threads: int) -> dict[str, Encode]:
     """Whatever can be imported here; what cannot is named on stderr."""
     found = {}
     for name, make in engines.items():
@@ -143,7 +144,9 @@ def made(engines: dict[str, Callable[[Path, int], Encode]], folder: Path, thread
     return found
 
 
-def contenders(folder: Path, ids: Array, mask: Array, threads: int, by_length: bool) -> dict[str, Contender]:
+def contenders(
+    engines: Engines, folder: Path, ids: Array, mask: Array, threads: int, by_length: bool
+) -> dict[str, Contender]:
     """MiniLM over sentences of mixed lengths: those that pack get all of them, the others batches."""
     hand = MiniLM(folder)
     lengths = mask.sum(axis=1)
@@ -154,19 +157,19 @@ def contenders(folder: Path, ids: Array, mask: Array, threads: int, by_length: b
         "handwritten": lambda: hand(ids, mask, threads)["sentence_embedding"],
         "transformula numpy": lambda: ours(ids, mask),
     }
-    engines = made(ENGINES, folder, threads)
-    return found | {name: in_batches(encode, ids, mask, order) for name, encode in engines.items()}
+    others = made(engines, folder, threads)
+    return found | {name: in_batches(encode, ids, mask, order) for name, encode in others.items()}
 
 
-def full_contenders(threads: int) -> tuple[dict[str, Contender], Array]:
+def full_contenders(engines: Engines, threads: int) -> tuple[dict[str, Contender], Array]:
     """BERT-base over 8 sentences of 128 tokens, and the mask."""
     ids = np.random.default_rng(0).integers(1000, 30000, (8, 128))
     mask = np.ones_like(ids)
     with tempfile.TemporaryDirectory() as place:
         random_bert(Path(place))
-        engines = made({"transformula numpy": transformula_numpy, **ENGINES}, Path(place), threads)
+        encoders = made({"transformula numpy": transformula_numpy, **engines}, Path(place), threads)
     found: dict[str, Contender] = {"products alone": full_products()}
-    return found | {name: partial(encode, ids, mask) for name, encode in engines.items()}, mask
+    return found | {name: partial(encode, ids, mask) for name, encode in encoders.items()}, mask
 
 
 def use_threads(threads: int) -> None:
@@ -222,15 +225,17 @@ def main() -> None:
     options.add_argument("--unsorted", action="store_true", help="batches of sentences as they come, not by length")
     options.add_argument("--full", action="store_true", help="BERT-base, 8 sentences of 128 tokens")
     options.add_argument("--cpu", action="store_true", help="processor time on one thread, not time on the clock")
+    options.add_argument("--only", action="append", metavar="ENGINE", help="this engine; may be given several times")
     options.add_argument("--json", action="store_true", help="the figures as JSON")
     chosen = options.parse_args()
     chosen.threads = 1 if chosen.cpu else chosen.threads
     use_threads(chosen.threads)
+    engines = {name: make for name, make in ENGINES.items() if not chosen.only or name in chosen.only}
     if chosen.full:
-        found, mask = full_contenders(chosen.threads)
+        found, mask = full_contenders(engines, chosen.threads)
     else:
         ids, mask = sentences(1 if chosen.one else 256)
-        found = contenders(weights_folder(), ids, mask, chosen.threads, not chosen.unsorted)
+        found = contenders(engines, weights_folder(), ids, mask, chosen.threads, not chosen.unsorted)
     results = {name: run() for name, run in found.items()}
     clock = time.process_time if chosen.cpu else time.perf_counter
     table = summary(measure(found, chosen.runs, clock), results)

@@ -82,7 +82,7 @@ class Packing:
     def parts(self) -> list[Part]:
         """Whole examples, about ROWS rows at a time on a CPU, else all at once."""
         n = sum(self.counts)
-        pieces = max(1, round(n / ROWS)) if self.index.device.type == "cpu" else 1
+        pieces = max(1, -(-n // ROWS)) if self.index.device.type == "cpu" else 1
         cuts, row, piece = [0], 0, 0
         for number, length in enumerate(self.counts):
             if row * pieces // max(n, 1) > piece:
