@@ -45,7 +45,7 @@ objective square of Sum(wanted[batch, d]) → loss = mean[batch, d]((total - wan
 def run(text: str, entry: str, inputs: Mapping[str, Any], shows: tuple[str, ...] = ()) -> dict[str, Array]:
     graph = compile_graph(text, entry=entry, until="formula", shows=shows).formula
     draw = np.random.default_rng(1)
-    weights = {one.name: draw.standard_normal(one.shape) for one in sorted(graph.weights, key=lambda w: w.name)}
+    weights = {one.name: draw.standard_normal([int(str(n)) for n in one.shape]) for one in sorted(graph.weights, key=lambda w: w.name)}
     return reference.run(graph, weights, inputs)
 
 
@@ -174,7 +174,7 @@ WRONG = {
     "no instance": ("model M of nett → z[d] = first\n", "N232", "cannot stand on `nett`"),
     "a model itself": ("model M of Net → z[d] = first\n", "N232", "declared at the top of the file"),
     "a block": ("uses part : Layer\nmodel M of part → z[d] = first\n", "N232", "cannot stand on `part`"),
-    "an objective of an instance": ("objective o of net(w[batch]) → loss = mean[batch](w)\n", "N232", "is `of` a model"),
+    "an objective of an instance": ("objective o of net(w[batch]) → loss = mean[batch](w)\n", "N232", "`of` a model"),
     "an unknown result": (
         "model M of net → z[d] = last\n",
         "N201",
