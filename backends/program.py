@@ -67,16 +67,19 @@ def compile(
     only: Sequence[str] | None = None,
     until: str | None = None,
     layout: str | None = None,
+    shows: Sequence[str] = (),
 ) -> Program:
     """A model of a spec as a program with `.source`, `.save(path)`, `.graph` and `.ledger`.
 
     `spec` is a shipped spec's name, a path or the text itself; `config` holds keys of config.json, `settings` entries
     of the spec's own config. `layout` is for PyTorch: "padded" (the default; it compiles, exports and trains) or
-    "packed" (eager inference). Raises `TransformulaError` with every mistake found.
+    "packed" (eager inference). `shows` are results on demand (hidden_states, attentions) that the module should
+    compute, too. Raises `TransformulaError` with every mistake found.
     """
     check_backend(backend, layout)
     skip = passes_left_out(backend)
-    return Program(compile_graph(spec, config, entry, settings, (*without, *skip), only, until), backend, layout)
+    made = compile_graph(spec, config, entry, settings, (*without, *skip), only, until, shows)
+    return Program(made, backend, layout)
 
 
 def check_backend(backend: str, layout: str | None = None) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Note, Span, TransformulaError, error
-from . import calls, ir
+from . import calls, heads, ir
 from .checkpoint import checkpoint_rows
 from .config import Config
 from .ir import Axis, Length
@@ -104,6 +104,10 @@ def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:
     told: list[Diagnostic] = []
     try:
         if entry.definition.kind in ("model", "objective"):
+            written = session.module.written.get(entry.name)
+            if written is not None and written.of is not None and written.kind == "objective":  # its model is checked
+                under = session.module.entries[written.of.name].definition
+                entry = replace(entry, definition=heads.of_results(written, under))
             shows = [one.name or "" for one in entry.definition.body.shows]
             checkpoint_rows(session.module, entry.name, lower_entry(entry, config, own, shows), config)
         else:

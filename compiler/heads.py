@@ -62,13 +62,16 @@ def losses(module: Module, model: str, results: Collection[str]) -> Iterator[Ent
         written = module.written.get(entry.name)
         if written is None or written.of is None or written.of.name != model:
             continue
-        made = _of_results(written, module.entries[model].definition)
+        made = of_results(written, module.entries[model].definition)
         if {one.name for one in module.entries[model].definition.outputs} & mentioned(written) <= set(results):
             yield Entry(made, entry.module)
 
 
-def _of_results(written: s.Definition, under: s.Definition) -> s.Definition:
-    """The objective as a function of the results (and inputs) of the model that it mentions."""
+def of_results(written: s.Definition, under: s.Definition) -> s.Definition:
+    """objective o of M(labels) → o(results, labels): a function of the results (and inputs) of M that it mentions.
+
+    A result [seq, vocab] of M is a parameter [batch, seq, vocab]; it stands before the objective's own ones.
+    """
     batch, known = _batch(written), mentioned(written)
     given = [_result(one, batch, under.each) for one in under.outputs if one.name in known]
     given += [_batched(one, batch) for one in under.params or () if one.name in known]
@@ -91,7 +94,7 @@ def _completed(module: Module, entry: Entry, busy: tuple[str, ...]) -> Entry:
     objective = written.kind == "objective"
     if objective and base.each is not None:  # a batch of groups of texts is its model's business
         module.written[entry.name] = written
-        module.entries[entry.name] = Entry(_of_results(written, base), entry.module)
+        module.entries[entry.name] = Entry(of_results(written, base), entry.module)
         return module.entries[entry.name]
     batch = _batch(written)
     inside = {one.name for one in declared_names(base.body)} if not objective else set()

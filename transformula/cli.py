@@ -89,6 +89,9 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 layout = click.option(
     "--layout", metavar="NAME", help="How PyTorch computes a batch: padded (it exports) or packed (eager, faster)."
 )
+shows = click.option(
+    "--show", "shows", multiple=True, metavar="NAME", help="A result on demand, as hidden_states; several if needed."
+)
 passes = options(
     click.option(
         "--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."
@@ -120,7 +123,7 @@ def check(specs: tuple[str, ...], axes: bool, config: Path | None, as_json: bool
 @command("transformula compile bert --set layers=6 --set act=relu -o bert.py")
 @spec
 @options(out, click.option("--backend", default="numpy", show_default=True, help="numpy, or torch (an nn.Module)."))
-@options(layout, config, settings, entry, passes)
+@options(layout, config, settings, entry, shows, passes)
 def compile(spec: str, out: Path | None, backend: str, layout: str | None, **chosen: Any) -> None:
     """Compile a model to a standalone module; without -o, print it.
 
@@ -220,7 +223,7 @@ def graph(
 
 @command("transformula explain bert --set layers=2")
 @spec
-@options(config, settings, entry, passes, as_json)
+@options(config, settings, entry, shows, passes, as_json)
 def explain(spec: str, as_json: bool, **chosen: Any) -> None:
     """Tell what each pass did and where, and what it refused for want of which fact.
 
@@ -299,6 +302,7 @@ def _compiled(
     without: tuple[str, ...] = (),
     only: tuple[str, ...] = (),
     until: str | None = None,
+    shows: tuple[str, ...] = (),
 ) -> Compiled:
     """The stages of a spec's model, or of the model that a folder holds."""
     from .compiler.driver import compile_graph
@@ -308,8 +312,8 @@ def _compiled(
         from .texts import folder_spec
 
         module, given, entry = folder_spec(Path(spec), given, entry)
-        return compile_graph(module, given, entry, _settings(settings), without, only or None, until)
-    return compile_graph(_spec(spec), given, entry, _settings(settings), without, only or None, until)
+        return compile_graph(module, given, entry, _settings(settings), without, only or None, until, shows)
+    return compile_graph(_spec(spec), given, entry, _settings(settings), without, only or None, until, shows)
 
 
 def main() -> None:

@@ -45,7 +45,8 @@ objective square of Sum(wanted[batch, d]) → loss = mean[batch, d]((total - wan
 def run(text: str, entry: str, inputs: Mapping[str, Any], shows: tuple[str, ...] = ()) -> dict[str, Array]:
     graph = compile_graph(text, entry=entry, until="formula", shows=shows).formula
     draw = np.random.default_rng(1)
-    weights = {one.name: draw.standard_normal([int(str(n)) for n in one.shape]) for one in sorted(graph.weights, key=lambda w: w.name)}
+    known = sorted(graph.weights, key=lambda one: one.name)
+    weights = {one.name: draw.standard_normal([int(str(size)) for size in one.shape]) for one in known}
     return reference.run(graph, weights, inputs)
 
 

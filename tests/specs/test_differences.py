@@ -1,0 +1,179 @@
+"""Each row of docs/differences.md: what the library does, and what we do instead."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from numpy.typing import NDArray
+
+import transformula
+from tests.specs.peers import batch, saved
+from tests.specs.test_losses import BACKENDS, config_of, theirs
+from transformula import TransformulaError
+from transformula.compiler.driver import compile_graph
+
+pytestmark = pytest.mark.usefixtures("no_islands")
+Array = NDArray[Any]
+ABSOLUTE = ("Bert", "Electra", "Albert", "DistilBert", "DebertaV2")
+
+
+def text(length: int = 4) -> Array:
+    return batch(31)["input_ids"][:1, :length]
+
+
+def padded(ids: Array, left: int, right: int) -> dict[str, Array]:
+    """The ids with other tokens on both sides, hidden."""
+    mask = np.ones_like(ids)
+    sides = ((0, 0), (left, right))
+    return {"input_ids": np.pad(ids, sides, constant_values=5), "attention_mask": np.pad(mask, sides)}
+
+
+@pytest.mark.parametrize("kind", ABSOLUTE)
+def test_padding_on_the_left(tmp_path: Path, kind: str) -> None:
+    folder = saved(tmp_path, f"{kind}Model", config_of(kind))
+    ids = text()
+    wanted = theirs(folder, f"{kind}Model", {"input_ids": ids}).last_hidden_state.numpy()[0]
+    shifted = theirs(folder, f"{kind}Model", padded(ids, 3, 0)).last_hidden_state.numpy()[0, 3:]
+    assert np.abs(shifted - wanted).max() > 1e-3  # the library's answer depends on the padding
+    for backend in BACKENDS:
+        model = transformula.load(folder, backend=backend, dtype="float64")
+        found = np.asarray(model(**padded(ids, 3, 2))["last_hidden_state"])[0, 3:7]
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
+
+
+def test_an_example_without_a_token(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "BertModel", config_of("Bert"))
+    given = {"input_ids": np.repeat(text(), 2, axis=0), "attention_mask": np.array([[1, 1, 1, 1], [0, 0, 0, 0]])}
+    assert theirs(folder, "BertModel", given).last_hidden_state.numpy()[1].any()
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend)(**given)
+        for value in found.values():
+            assert not np.asarray(value)[1].any()
+            assert np.asarray(value)[0].any()
+
+
+def test_labels_at_padding(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "BertForMaskedLM", config_of("Bert"))
+    ids, named = text(), np.array([[3, -100, 7, 1]])
+    whole = {**padded(ids, 0, 3), "labels": np.pad(named, ((0, 0), (0, 3)), constant_values=2)}
+    wanted = float(theirs(folder, "BertForMaskedLM", {"input_ids": ids, "labels": named}).loss)
+    assert abs(float(theirs(folder, "BertForMaskedLM", whole).loss) - wanted) > 1e-3
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**whole)["loss"]
+        assert abs(float(found) - wanted) < 1e-10
+
+
+def test_no_label_counts(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "BertForMaskedLM", config_of("Bert"))
+    given = {"input_ids": text(), "labels": np.full((1, 4), -100)}
+    assert math.isnan(theirs(folder, "BertForMaskedLM", given).loss)
+    for backend in BACKENDS:
+        assert float(transformula.load(folder, backend=backend)(**given)["loss"]) == 0
+    module = transformula.load(folder, backend="torch", dtype="float64").module
+    module(**{name: torch.from_numpy(value) for name, value in given.items()})["loss"].backward()
+    assert all(not one.grad.any() for one in module.parameters() if one.grad is not None)
+
+
+def test_answers_do_not_see_padding(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "BertForQuestionAnswering", config_of("Bert", "ForQuestionAnswering"))
+    places = {"start_positions": np.array([1]), "end_positions": np.array([3])}
+    wanted = float(theirs(folder, "BertForQuestionAnswering", {"input_ids": text(), **places}).loss)
+    whole = {**padded(text(), 0, 3), **places}
+    assert abs(float(theirs(folder, "BertForQuestionAnswering", whole).loss) - wanted) > 1e-3
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**whole)["loss"]
+        assert abs(float(found) - wanted) < 1e-10
+
+
+def test_a_class_that_is_none(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "BertForSequenceClassification", config_of("Bert"))
+    ids = np.concatenate([text(), text()[:, ::-1]])
+    given = {"input_ids": ids[:1], "labels": np.array([2])}
+    wanted = float(theirs(folder, "BertForSequenceClassification", given).loss)
+    for backend in BACKENDS:
+        model = transformula.load(folder, backend=backend, dtype="float64")
+        assert abs(float(model(ids, labels=[2, -100])["loss"]) - wanted) < 1e-10
+        with pytest.raises(TransformulaError, match="labels holds -1, labels are 0 … 2, or -100"):
+            model(ids, labels=[2, -1])
+
+
+PAPER = """spec paper extends deberta_v2
+change Disentangled
+    where back = δ(index(key), index(seq))
+          p_c  = (K @[dk] (r @ U_Q + c_Q))[rel = back] if p2c else 0
+"""
+
+
+def test_row_of_the_relative_table(tmp_path: Path) -> None:
+    config = config_of("DebertaV2", pos_att_type=["p2c"], conv_kernel_size=0)
+    folder, ids = saved(tmp_path / "net", "DebertaV2Model", config), text(7)
+    wanted = theirs(folder, "DebertaV2Model", {"input_ids": ids}).last_hidden_state.numpy()
+    ours = transformula.load(folder, dtype="float64")(ids)["last_hidden_state"]
+    np.testing.assert_allclose(ours, wanted, rtol=0, atol=1e-10)
+    other = tmp_path / "paper.formula"
+    other.write_text(PAPER)
+    found = transformula.load(folder, dtype="float64", spec=other, entry="Bert")(ids)["last_hidden_state"]
+    assert np.abs(found - wanted).max() > 1e-3
+
+
+def test_the_sign_of_electra(tmp_path: Path) -> None:
+    """Raising the loss's label from 0 to 1 asks for a larger logit: it means replaced."""
+    folder = saved(tmp_path, "ElectraForPreTraining", config_of("Electra", "ForPreTraining"))
+    ids = text()
+    logits = transformula.load(folder, dtype="float64")(ids)["logits"]
+    for label in (0, 1):
+        given = {"input_ids": ids, "labels": np.full_like(ids, label)}
+        share = 1 / (1 + np.exp(-logits))  # of being replaced
+        wanted = -np.log(share if label else 1 - share).mean()
+        assert abs(float(theirs(folder, "ElectraForPreTraining", given).loss) - wanted) < 1e-6
+        assert abs(float(transformula.load(folder, dtype="float64")(**given)["loss"]) - wanted) < 1e-10
+
+
+def test_the_weight_of_electra_s_losses() -> None:
+    """L_G + λ L_D: with λ = 0 the generator is left, not the discriminator."""
+    sizes = {"vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8, "embedding_size": 4}
+    made = compile_graph("electra", sizes, "joint", settings={"λ": 0}, until="formula").formula
+    from transformula.compiler import reference
+
+    draw = np.random.default_rng(0)
+    weights = {one.name: draw.standard_normal([int(str(n)) for n in one.shape]) for one in made.weights}
+    given = {"input_ids": [[3, 4, 5]], "labels": [[3, 1, 5]], "masked": [[False, True, False]]}
+    found = reference.run(made, weights, given)
+    assert float(found["loss"]) == float(found["generator_loss"])
+    assert float(found["discriminator_loss"]) > 0
+
+
+def test_gradient_of_the_padding_token(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "BertModel", config_of("Bert"))
+    ids = torch.tensor([[0, 4, 5]])  # 0 is the padding token's id, and is shown here
+    peer = transformers.BertModel.from_pretrained(folder, dtype=torch.float64).eval()
+    peer(ids).last_hidden_state.square().sum().backward()
+    table = peer.embeddings.word_embeddings.weight.grad
+    module = transformula.load(folder, backend="torch", dtype="float64").module
+    module(ids)["last_hidden_state"].square().sum().backward()
+    ours = module.embed_E.grad
+    assert not table[0].any()
+    assert ours[0].any()
+    torch.testing.assert_close(ours[1:], table[1:], rtol=0, atol=1e-10)
+
+
+def test_groups_of_albert() -> None:
+    """18 layers in 14 groups: the first layer at which the division in floating point falls into another group."""
+    exact = [layer * 14 // 18 for layer in range(18)]
+    rounded = [int(layer / (18 / 14)) for layer in range(18)]
+    assert [n for n in range(18) if exact[n] != rounded[n]] == [9]
+
+
+def test_places_with_given_embeddings(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "RobertaModel", config_of("Roberta"))
+    words = np.random.default_rng(0).standard_normal((1, 4, 12))
+    wanted = theirs(folder, "RobertaModel", {"inputs_embeds": words}).last_hidden_state.numpy()[0]
+    given = {"inputs_embeds": np.pad(words, ((0, 0), (3, 0), (0, 0))), "attention_mask": np.array([[0] * 3 + [1] * 4])}
+    assert np.abs(theirs(folder, "RobertaModel", given).last_hidden_state.numpy()[0, 3:] - wanted).max() > 1e-3
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**given)["last_hidden_state"]
+        np.testing.assert_allclose(np.asarray(found)[0, 3:], wanted, rtol=0, atol=1e-10)
