@@ -221,9 +221,11 @@ class _Maker:
         weights = tuple(self._weight(w, self.folded.homes[one]) for w in self.folded.weights[one])
         if one.op == "input":
             told = next((i.spec_name for i in self.folded.graph.inputs if i.name == one["name"]), one["name"])
-            return Box(
-                self.number[one], "input", told, one["name"] if told != one["name"] else "", shape(one.axes)
-            )
+            alias = one["name"] if told != one["name"] else ""
+            if one.args and one.args[0].op != "const":
+                default = self.folded.origin(one.args[0])
+                alias += f" = {_line(default.span.text)}" if default.span else ""
+            return Box(self.number[one], "input", told, alias, shape(one.axes), weights)
         name, formula = origin.name, _line(origin.span.text) if origin.span else ""
         kind = "state" if one.op == "carry" else "equation"
         if kind == "state":
