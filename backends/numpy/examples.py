@@ -96,6 +96,8 @@ def _default(writer: Writer, one: Node, value: Value) -> Value:
     name, lead, dims = value.text, value.lead, value.dims
     default = writer.value(one.args[0])
     text = writer.fit(default, lead, dims)
+    if (default.number or default.wide) and not _whole(writer, one):
+        text = f"np.asarray({text}, {writer.dtype})"
     if writer.packs and default.number and _only_looked_up(writer, one):
         writer.scalars.add(name)  # one row of the table for all: it broadcasts
     elif default.lead != lead or set(default.dims) != set(dims):
