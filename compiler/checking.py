@@ -52,6 +52,7 @@ def check_module(module: Module, config: Config, trace: bool = False, found: Ite
     session.trace = [] if trace else None
     sizes: list[Diagnostic] = []
     config.lenient = sizes
+    session.shared = {}
     told = [*found, *lint(module, config)]
     told += _config(config)
     if not any(one.code == "U705" for one in told):  # definitions that call themselves cannot be followed
@@ -100,7 +101,7 @@ def _defined(module: Module) -> Iterator[str]:
 
 def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:
     """The mistakes of one definition; one that stands in its own text is not looked for in its calls."""
-    own = Session(session.module, config, trace=session.trace, work=session.work)
+    own = Session(session.module, config, trace=session.trace, work=session.work, shared=session.shared)
     told: list[Diagnostic] = []
     try:
         if entry.definition.kind in ("model", "objective"):
@@ -108,7 +109,8 @@ def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:
             if written is not None and written.of is not None and written.kind == "objective":  # its model is checked
                 under = session.module.entries[written.of.name].definition
                 entry = replace(entry, definition=heads.of_results(written, under))
-            shows = [one.name or "" for one in entry.definition.body.shows]
+            shown = (written or entry.definition).body.shows  # what it takes over is checked where it is written
+            shows = [one.name or "" for one in shown]
             checkpoint_rows(session.module, entry.name, lower_entry(entry, config, own, shows), config)
         else:
             _alone(entry, config, own)

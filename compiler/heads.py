@@ -14,12 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostics, TransformulaError, did_you_mean, error
 from .modules import Entry, Module
 from .names import declared_names, mentioned
+from .values import Tensor, Value
+
+if TYPE_CHECKING:
+    from .scope import Scope
 
 BATCH = "batch"
 CALL = "(…)"
@@ -76,6 +80,17 @@ def of_results(written: s.Definition, under: s.Definition) -> s.Definition:
     given = [_result(one, batch, under.each) for one in under.outputs if one.name in known]
     given += [_batched(one, batch) for one in under.params or () if one.name in known]
     return replace(written, of=None, params=(*given, *(written.params or ())))
+
+
+def shared(scope: Scope, name: str, equation: s.Assign | s.Expr) -> Value | None:
+    """The call that a head begins with, made once for all heads with the same inputs while a file is checked."""
+    from . import expressions
+
+    if scope.session.shared is None or not name.endswith(CALL):
+        return None
+    given = tuple(one.node for one in scope.values.values() if isinstance(one, Tensor))
+    key = (name, given, scope.session.shows)
+    return scope.session.once(key, lambda: expressions.equation(scope, name, equation))
 
 
 def _completed(module: Module, entry: Entry, busy: tuple[str, ...]) -> Entry:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Note, Span, TransformulaError, similar
-from . import builtins, instances, ir, loops, wording
+from . import builtins, heads, instances, ir, loops, wording
 from .config import Config
 from .ir import Axis, Node, Origin
 from .modules import Entry, Module, local_entry
@@ -328,7 +328,7 @@ class Scope:
             raise self._circle(name)
         self.busy.append(name)
         try:
-            found = expressions.equation(self, name, equation)
+            found = heads.shared(self, name, equation) or expressions.equation(self, name, equation)
         except Poisoned:
             del self.equations[name]
             self.values[name] = Poison

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -59,8 +59,24 @@ class Session:
     fresh: int = 0
     calls: list[Callee] = field(default_factory=list)
     work: list[int] = field(default_factory=lambda: [0])  # how many calls so far
+    shared: dict[object, tuple[Value, Session]] | None = None  # while a file is checked: see heads.shared
     top: Scope | None = None
     trace: list[tuple[s.Expr, Value, Scope]] | None = None
+
+    def once(self, key: object, make: Callable[[], Value]) -> Value:
+        """The value that a session of the same check made for the key, with all that belongs to it, or a new one."""
+        if self.shared is None:
+            return make()
+        if key not in self.shared:
+            self.shared[key] = make(), self
+        made, maker = self.shared[key]
+        if maker is not self:
+            self.origins.update(maker.origins)
+            self.weights.update(maker.weights)
+            self.asked.update(maker.asked)
+            self.listed |= maker.listed
+            self.loops, self.fresh = max(self.loops, maker.loops), max(self.fresh, maker.fresh)
+        return made
 
     def fresh_axis(self, name: str, like: Axis) -> Axis:
         """An axis of the same extent and owner that no text can name."""

@@ -263,3 +263,14 @@ def test_given_embeddings(tmp_path: Path, kind: str) -> None:
         assert next(one for one in ids.inputs if one.name == "input_ids").instead == "inputs_embeds"
         with pytest.raises(TransformulaError, match=r"'input_ids' is missing .inputs_embeds can stand in for it"):
             model(attention_mask=inputs["attention_mask"])
+
+
+def test_a_pass_does_not_swallow_what_is_shown(tmp_path: Path) -> None:
+    """Attention is one fused kernel, unless its weights are asked for; the ledger says why it is not."""
+    folder = saved(tmp_path, "BertModel", CONFIGS["Bert"])
+    plain = transformula.load(folder).program
+    assert any(line.rule == "attention" and line.fired for line in plain.ledger.lines)
+    program = transformula.compile("bert", config=transformula.load(folder).config, shows=["attentions"])
+    (line,) = (line for line in program.ledger.lines if line.rule == "attention")
+    assert not line.fired
+    assert "read elsewhere" in line.reason

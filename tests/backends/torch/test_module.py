@@ -356,3 +356,33 @@ def test_numpy_has_no_device(tmp_path: Path) -> None:
     with pytest.raises(TransformulaError, match="NumPy computes on the CPU"):
         transformula.load(folder, device="cuda")
     transformula.load(folder, device="cpu")
+
+
+HEADS = {
+    "BertForMaskedLM": {"labels": torch.tensor([[1, -100, 3, 4], [-100, 2, 2, 0]])},
+    "BertForQuestionAnswering": {"start_positions": torch.tensor([0, 1]), "end_positions": torch.tensor([2, 9])},
+    "BertForMultipleChoice": {"labels": torch.tensor([0, 1])},
+}
+
+
+@pytest.mark.parametrize("entry", HEADS)
+def test_losses_and_states_compile_and_export(entry: str) -> None:
+    """One graph with labels, results on demand and groups of texts; the export leaves labels out."""
+    shows = ("hidden_states", "attentions")
+    made = compile("bert", "torch", entry=entry, settings={**zoo.BERT, "p": 0, "p_attn": 0}, shows=shows)
+    model = zoo.module(made.source)["Model"](dtype=torch.float64).eval()
+    ids, mask = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]]), torch.tensor([[1, 1, 1, 0], [0, 1, 0, 1]])
+    if "Choice" in entry:
+        ids, mask = torch.stack([ids, ids.flip(1)], 1), torch.stack([mask, mask.flip(1)], 1)
+    wanted = model(ids, attention_mask=mask, **HEADS[entry])
+    compiled: Any = torch.compile(model, fullgraph=True, backend="aot_eager")
+    found = compiled(ids, attention_mask=mask, **HEADS[entry])
+    exported = torch.export.export(model, (ids,), {"attention_mask": mask}).module()(ids, attention_mask=mask)
+    assert set(exported) == set(wanted) - {"loss"}
+    for name, value in wanted.items():
+        parts = value if isinstance(value, tuple) else (value,)
+        for other in (found, exported):
+            if name in other:
+                ours = other[name] if isinstance(value, tuple) else (other[name],)
+                for one, two in zip(parts, ours, strict=True):
+                    torch.testing.assert_close(one, two, rtol=0, atol=1e-12)
