@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
-from . import border_text, copying, example_border
+from . import border_text, copies, copying, example_border
 from .mangling import Names
 from .parameters import Parameters
 from .values import Unsupported, Value
@@ -36,6 +36,11 @@ class ExampleWriter(Writer):
     def visible_text(self, axis: Axis) -> str:
         assert isinstance(axis.size, Length)
         return f"visible_{self.length_texts[axis.size.name]}"
+
+    def _kernel(self, one: Node) -> Value:
+        if copies.has_copy_form(one):
+            return self.assigned(one, copies.write(self, one, kernel_table.parts(one)))
+        return super()._kernel(one)
 
     def _position(self, one: Node) -> Value:
         return Value("positions", "", (one["axis"],), wide=True)
