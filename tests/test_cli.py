@@ -343,10 +343,15 @@ def test_a_reader_that_leaves_is_no_mistake() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def listens() -> None:
+    """In the child: Ctrl-C has its usual meaning, though tests may run in the background, where it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupt_exits_130() -> None:
     command = [sys.executable, "-m", "transformula", "run", MODEL, "--backend", "reference"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as running:  # type: ignore[call-overload]
+    with subprocess.Popen(command, cwd=ROOT, text=True, preexec_fn=listens, **pipes) as running:  # type: ignore[call-overload]
         time.sleep(3)
         running.send_signal(signal.SIGINT)
         _, told = running.communicate(timeout=30)

@@ -32,6 +32,12 @@ def padded(ids: Array, left: int, right: int) -> dict[str, Array]:
     return {"input_ids": np.pad(ids, sides, constant_values=5), "attention_mask": np.pad(mask, sides)}
 
 
+def same_loss(folder: Path, given: dict[str, Array], wanted: float) -> None:
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**given)["loss"]
+        assert abs(float(found) - wanted) < 1e-10
+
+
 @pytest.mark.parametrize("kind", ABSOLUTE)
 def test_padding_on_the_left(tmp_path: Path, kind: str) -> None:
     folder = saved(tmp_path, f"{kind}Model", config_of(kind))
@@ -62,9 +68,7 @@ def test_labels_at_padding(tmp_path: Path) -> None:
     whole = {**padded(ids, 0, 3), "labels": np.pad(named, ((0, 0), (0, 3)), constant_values=2)}
     wanted = float(theirs(folder, "BertForMaskedLM", {"input_ids": ids, "labels": named}).loss)
     assert abs(float(theirs(folder, "BertForMaskedLM", whole).loss) - wanted) > 1e-3
-    for backend in BACKENDS:
-        found = transformula.load(folder, backend=backend, dtype="float64")(**whole)["loss"]
-        assert abs(float(found) - wanted) < 1e-10
+    same_loss(folder, whole, wanted)
 
 
 def test_no_label_counts(tmp_path: Path) -> None:
@@ -84,9 +88,7 @@ def test_answers_do_not_see_padding(tmp_path: Path) -> None:
     wanted = float(theirs(folder, "BertForQuestionAnswering", {"input_ids": text(), **places}).loss)
     whole = {**padded(text(), 0, 3), **places}
     assert abs(float(theirs(folder, "BertForQuestionAnswering", whole).loss) - wanted) > 1e-3
-    for backend in BACKENDS:
-        found = transformula.load(folder, backend=backend, dtype="float64")(**whole)["loss"]
-        assert abs(float(found) - wanted) < 1e-10
+    same_loss(folder, whole, wanted)
 
 
 def test_a_class_that_is_none(tmp_path: Path) -> None:
