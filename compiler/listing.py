@@ -67,7 +67,8 @@ def equations(module: Module) -> Iterator[tuple[str, s.Expr, Span]]:
         definition = entry.definition
         for output in definition.outputs:
             yield output.name or definition.name.name, output.value, output.value.span
-        yield from _statements(definition.body.where)
+        written = module.written.get(definition.name.name, definition)  # without what a head takes over
+        yield from _statements(written.body.where)
 
 
 def _statements(where: Iterable[s.Statement]) -> Iterator[tuple[str, s.Expr, Span]]:

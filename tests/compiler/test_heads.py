@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from transformula import TransformulaError
 from transformula.compiler import reference
-from transformula.compiler.driver import check, compile_graph
+from transformula.compiler.driver import check, check_session, compile_graph
+from transformula.compiler.listing import listing
 
 Array = NDArray[Any]
 BASE = """spec base
@@ -214,3 +215,10 @@ def test_mistakes_are_told(name: str) -> None:
 def test_an_unknown_result_on_demand_is_told() -> None:
     with pytest.raises(TransformulaError, match=r"C629.*step.*\n.*steps"):
         compile_graph(BASE, shows=["step"])
+
+
+def test_the_listing_shows_what_is_written() -> None:
+    """Equations that a head takes over are not listed at its line."""
+    session = check_session(BASE + HEADS, trace=True)
+    (row,) = (row for row in listing(session) if row.text.startswith("model Sum"))
+    assert [shape.name for shape in row.shapes] == ["total"]
