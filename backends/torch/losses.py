@@ -38,7 +38,7 @@ class Losses:
             if self.compiled.formula.each:
                 enter = self._groups(lengths, results[self.read[0]])
             along = any(axis.ragged and axis.owner for one in loss.graph.inputs for axis in one.axes)
-            found += ["    " + line for line in enter if along or "places" not in line]
+            found += ["    " + line for line in (enter if along else enter[:1])]  # the first line is the batch's
             found += self._body(loss.graph, at, lengths, weights, results, bool(enter))
         return found
 
