@@ -112,15 +112,16 @@ class LoadedModel:
         """The results on demand that a call asks for; flags are taken out of its inputs."""
         flags = {f"output_{name}": name for name in self.shows}
         default = self._origin.folder.config
-        wanted = {name for flag, name in flags.items() if others.pop(flag, None) or default.get(flag) is True}
+        told = {flag: others.pop(flag, None) for flag in flags}
+        wanted = {flags[flag] for flag, said in told.items() if (default.get(flag) is True if said is None else said)}
         known = [out.name for out in self.program.compiled.formula.outputs]
         for name in outputs or ():
             if name in self.shows:
                 wanted.add(name)
             elif name not in known:
                 missing = self.left_out.get(name, f"{self.entry} has no result `{name}`")
-                told = [*known, *self.shows]
-                raise error("R912", missing, help=did_you_mean(name, told) or f"It has {', '.join(told)}.")
+                every = [*known, *self.shows]
+                raise error("R912", missing, help=did_you_mean(name, every) or f"It has {', '.join(every)}.")
         return tuple(name for name in self.shows if name in wanted)
 
     def _engine(self, shows: tuple[str, ...]) -> Engine:
@@ -263,21 +264,21 @@ def _without(text: str, path: Path) -> str:
 def _reference(program: Program, weights: Weights) -> Forward:
     compiled = program.compiled
     wide = {name: np.asarray(value, np.float64) for name, value in weights.items()}
-    rows = {row[0]: row for row in loss_rows(compiled)}
+    rows = loss_rows(compiled)
 
     def forward(given: dict[str, Array], outputs: list[str]) -> Mapping[str, Any]:
-        loss = chosen_loss(given, tuple(rows.values()))
+        loss = chosen_loss(given, rows)
         own = [] if loss is None else [name for name, _, _, _ in loss[1]]
         needed = [*outputs, *(name for name in (loss[2] if loss else ()) if name not in outputs)]
         inputs = {name: value for name, value in given.items() if name not in own}
         graph = restricted(compiled.formula, [name for name in needed if name not in inputs])
         found = reference.run(graph, wide, inputs)
         made: dict[str, Any] = {}
-        for one in compiled.losses if loss is not None else ():
-            if loss is not None and one.entry == loss[0]:
-                takes = [row.name for row in one.formula.inputs]
-                takes += [] if compiled.formula.each else reference.allowed_inputs(one.formula)
-                made = dict(reference.run(one.formula, {}, {n: v for n, v in {**given, **found}.items() if n in takes}))
+        if loss is not None:
+            objective = compiled.losses[rows.index(loss)].formula
+            takes = [row.name for row in objective.inputs]
+            takes += [] if compiled.formula.each else reference.allowed_inputs(objective)
+            made = dict(reference.run(objective, {}, {n: v for n, v in {**given, **found}.items() if n in takes}))
         at = 2 if graph.each else 1  # behind the batch, and behind the choices of an example
         steps = {out.name: (at, out.listed) for out in graph.outputs if out.listed}
         return {**made, **listed({name: found[name] for name in outputs}, steps)}

@@ -14,11 +14,6 @@ def loss_rows(compiled: Compiled) -> tuple[LossRow, ...]:
     return tuple(_row(one, known) for one in compiled.losses)
 
 
-def results_read(compiled: Compiled) -> set[str]:
-    """The results that some objective reads."""
-    return {name for row in loss_rows(compiled) for name in row[2]}
-
-
 def _row(loss: Compiled, known: set[str]) -> LossRow:
     graph = loss.formula
     own = tuple(row for row in input_rows(graph) if row[0] not in known)

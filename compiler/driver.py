@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..grammar.diagnostics import Diagnostic, Diagnostics, Source, TransformulaError
+from ..grammar.diagnostics import Diagnostic, Diagnostics, Source, TransformulaError, did_you_mean, error
 from . import checking, heads, lower, pipeline
 from .config import Config
 from .ir import Graph
@@ -107,8 +107,6 @@ def compile_losses(
 
 def known_shows(entry: Entry, wanted: Sequence[str]) -> tuple[str, ...]:
     """The names of results on demand; an unknown one is an error."""
-    from ..grammar.diagnostics import did_you_mean, error
-
     known = [one.name or "" for one in entry.definition.body.shows]
     for name in wanted:
         if name not in known:
@@ -127,8 +125,6 @@ def lowered(module: Module, config: Config, entry: Entry, shows: Sequence[str] =
 
 
 def _known(module: Module, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    from ..grammar.diagnostics import did_you_mean, error
-
     for name in settings:
         if name not in module.options:
             advice = did_you_mean(name, module.options) or f"It has {', '.join(module.options)}."

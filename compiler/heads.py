@@ -37,9 +37,9 @@ def complete(module: Module, diagnostics: Diagnostics) -> None:
     """
     for name in _orphans(module):
         del module.entries[name]
-    for name, entry in list(module.entries.items()):
+    for name in list(module.entries):
         try:
-            module.entries[name] = _completed(module, entry, ())
+            module.entries[name] = _completed(module, module.entries[name], ())  # may be completed already
         except TransformulaError as fault:
             module.broken.add(name)
             del module.entries[name]
@@ -48,7 +48,8 @@ def complete(module: Module, diagnostics: Diagnostics) -> None:
 
 
 def _orphans(module: Module) -> list[str]:
-    gone, found = set(module.removed), []
+    gone = {name for name in module.removed if name not in module.entries and name not in module.uses}
+    found = []
     for name, entry in module.entries.items():  # what is stood on comes first
         of = entry.definition.of
         if of is not None and of.name in gone and name not in module.own:
@@ -107,7 +108,8 @@ def _completed(module: Module, entry: Entry, busy: tuple[str, ...]) -> Entry:
     under = _under(module, written)
     base = _completed(module, module.entries[under], (*busy, entry.name)).definition
     objective = written.kind == "objective"
-    if objective and base.each is not None:  # a batch of groups of texts is its model's business
+    if objective and (base.each is not None or base.body.uses or base.body.weights):
+        # groups of texts are their model's business, and weights are an instance's: it begins with the results
         module.written[entry.name] = written
         module.entries[entry.name] = Entry(of_results(written, base), entry.module)
         return module.entries[entry.name]

@@ -65,8 +65,7 @@ class Session:
 
     def once(self, key: object, make: Callable[[], Value]) -> Value:
         """The value that a session of the same check made for the key, with all that belongs to it, or a new one."""
-        if self.shared is None:
-            return make()
+        assert self.shared is not None
         if key not in self.shared:
             self.shared[key] = make(), self
         made, maker = self.shared[key]

@@ -82,16 +82,12 @@ def _one_by_one(graph: Graph, at: Border) -> list[str]:
     """Lines that make one batch of several texts for each example."""
     if not graph.each:
         return []
-    first = next(at.arguments[one.name] for one in graph.inputs if one.required)
-    lines = [f"groups = {first}.shape[0], {first}.shape[1]"]
+    needed = [at.arguments[one.name] for one in graph.inputs if one.required]
+    lines = [f"groups = {needed[0]}.shape[0], {needed[0]}.shape[1]"]
     optional = [at.arguments[one.name] for one in graph.inputs if not one.required]
     for name in [*optional, *at.masks.values(), *([at.position_ids] if at.position_ids else [])]:
         lines.append(f"{name} = None if {name} is None else {name}.flatten(0, 1)")
-    return [*lines, *(f"{name} = {name}.flatten(0, 1)" for name in _needed(graph, at))]
-
-
-def _needed(graph: Graph, at: Border) -> list[str]:
-    return [at.arguments[one.name] for one in graph.inputs if one.required]
+    return [*lines, *(f"{name} = {name}.flatten(0, 1)" for name in needed)]
 
 
 def type_of_numbers(graph: Graph, at: Border, one_weight: str | None) -> str:

@@ -61,6 +61,15 @@ def gather(x: Tensor, *index: Tensor) -> Tensor:
     return x[tuple(i.long().clamp(0, size - 1) for i, size in zip(index, x.shape, strict=False))]
 
 
+def taken(x: Tensor, *index: Tensor) -> Tensor:
+    """x[i, j, …] for labels, which align; NaN where one is out of range, unless a condition leaves it out."""
+    found = gather(x, *index)
+    bad = torch.zeros((), dtype=torch.bool, device=x.device)
+    for i, size in zip(index, x.shape, strict=False):
+        bad = bad | (i < 0) | (i >= size)
+    return found.masked_fill(bad.reshape(bad.shape + (1,) * (found.dim() - bad.dim())), float("nan"))
+
+
 def masked_softmax(x: Tensor, see: Tensor) -> Tensor:
     """softmax over the last axis of the entries that `see` lets through; hidden ones are 0, an empty row is all 0."""
     some = see.any(dim=-1, keepdim=True)

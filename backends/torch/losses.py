@@ -12,6 +12,12 @@ from .weights import WeightNames
 from .writer import TorchWriter
 
 
+class LossWriter(TorchWriter):
+    """Writes an objective: a label that is no place makes it NaN, where a module must not look at values."""
+
+    picker = "taken"
+
+
 class Losses:
     """The labels as arguments of `forward`, and the lines that follow its results."""
 
@@ -63,7 +69,7 @@ class Losses:
         results: dict[str, str],
         packed: bool,
     ) -> list[str]:
-        writer = TorchWriter(graph, self.names, weights, lengths)
+        writer = LossWriter(graph, self.names, weights, lengths)
         writer.batch = next(axis for one in graph.inputs for axis in one.axes if axis.owner is None and axis.ragged)
         writer.indent = 1
         kinds = {one.name: one.kind for one in graph.inputs}

@@ -28,6 +28,7 @@ class TorchWriter(Writer):
 
     dtype = "dtype"
     array = "Tensor"
+    picker = "gather"
 
     def __init__(self, graph: Graph, names: Names, weights: WeightNames, lengths: Mapping[str, str]) -> None:
         super().__init__(graph, names, None, graph.batch)
@@ -211,8 +212,8 @@ class TorchWriter(Writer):
         scalar = [not v.dims and not v.lead for v in indices]
         texts = [f"torch.as_tensor({v.text}, device=device)" if s else "" for v, s in zip(indices, scalar, strict=True)]
         texts = [text or self.fit(value, lead, at) for text, value in zip(texts, indices, strict=True)]
-        self.need("gather")
-        return Value(f"gather({base.text}, {', '.join(texts)})", lead, (*at, *rest))
+        self.need(self.picker)
+        return Value(f"{self.picker}({base.text}, {', '.join(texts)})", lead, (*at, *rest))
 
     def _same_for_all(self, base: Value, keys: Dims, indices: list[Value]) -> Value:
         """One axis of rows (or examples) picked by numbers along one axis."""

@@ -163,11 +163,18 @@ def test_gradient_of_the_padding_token(tmp_path: Path) -> None:
     torch.testing.assert_close(ours[1:], table[1:], rtol=0, atol=1e-10)
 
 
-def test_groups_of_albert() -> None:
-    """18 layers in 14 groups: the first layer at which the division in floating point falls into another group."""
-    exact = [layer * 14 // 18 for layer in range(18)]
-    rounded = [int(layer / (18 / 14)) for layer in range(18)]
-    assert [n for n in range(18) if exact[n] != rounded[n]] == [9]
+def test_groups_of_albert(tmp_path: Path) -> None:
+    """18 layers in 14 groups: the first sizes at which the library's division falls into another group, at layer 9."""
+    config = config_of("Albert", num_hidden_layers=18, num_hidden_groups=14, inner_group_num=1)
+    folder, ids = saved(tmp_path, "AlbertModel", config), text()
+    ours = transformula.load(folder, dtype="float64")(ids)["last_hidden_state"]
+    assert np.abs(ours - theirs(folder, "AlbertModel", {"input_ids": ids}).last_hidden_state.numpy()).max() > 1e-3
+    peer = transformers.AlbertModel.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    with torch.inference_mode():
+        state = peer.encoder.embedding_hidden_mapping_in(peer.embeddings(torch.from_numpy(ids)))
+        for layer in range(18):
+            state = peer.encoder.albert_layer_groups[layer * 14 // 18].albert_layers[0](state, None)
+    np.testing.assert_allclose(ours, state.numpy(), rtol=0, atol=1e-10)
 
 
 def test_places_with_given_embeddings(tmp_path: Path) -> None:

@@ -195,6 +195,25 @@ def test_gradient_of_the_loss(tmp_path: Path) -> None:
     torch.testing.assert_close(ours[1:], wanted[1:], rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_a_wrong_label_makes_the_module_s_loss_nan(tmp_path: Path, layout: str) -> None:
+    """A module takes no branch on values, so it cannot raise; it must not guess either."""
+    folder = saved(tmp_path, "BertForMaskedLM", CONFIGS["Bert"])
+    module = transformula.load(folder, backend="torch", layout=layout).module
+    tensors = {name: torch.from_numpy(value) for name, value in {**given("Bert"), **labels("ForMaskedLM")}.items()}
+    right = module(**tensors)["loss"]
+    right.backward()
+    assert torch.isfinite(right)
+    assert all(torch.isfinite(one.grad).all() for one in module.parameters() if one.grad is not None)
+    for wrong in (31, -1):
+        named = tensors["labels"].clone()
+        named[0, 0] = wrong
+        assert torch.isnan(module(**{**tensors, "labels": named})["loss"])
+    named = tensors["labels"].clone()
+    named[1, 5] = 99  # at padding
+    torch.testing.assert_close(module(**{**tensors, "labels": named})["loss"], right, rtol=0, atol=0)
+
+
 # ------------------------------------------------------------------------------------------------ results on demand
 
 
@@ -228,7 +247,9 @@ def test_states_by_name_and_by_config(tmp_path: Path) -> None:
     with pytest.raises(TransformulaError, match=r"no result `hidden_state`.*\n.*hidden_states"):
         model(**inputs, outputs=["hidden_state"])
     change_config(folder, output_hidden_states=True)
-    assert "hidden_states" in transformula.load(folder)(**inputs)
+    model = transformula.load(folder)
+    assert "hidden_states" in model(**inputs)
+    assert "hidden_states" not in model(**inputs, output_hidden_states=False)
 
 
 def test_states_of_a_trained_module(tmp_path: Path) -> None:
