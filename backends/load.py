@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +17,7 @@ from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
 from ..compiler.driver import Compiled, compile_losses, lowered
 from ..compiler.ir import Graph, walk_all
+from ..compiler.wanted import wanted
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
 from .checkpoint_table import checkpoint_table
 from .folder import ModelFolder, read_model_folder, unused_keys
@@ -153,6 +154,8 @@ def load(
     spec: str | Path | None = None,
     device: str | None = None,
     layout: str | None = None,
+    results: Sequence[str] = (),
+    rows: Mapping[str, str] | None = None,
 ) -> LoadedModel:
     """The model of a folder with config.json and safetensors, or of sentence-transformers.
 
@@ -161,7 +164,9 @@ def load(
     that are missing, left over or of another shape are one error; with strict=False left-over ones are let be, and
     results that need a missing one are left out. `layout` is for torch: "packed" computes on the real tokens of a
     batch, the fastest way in eager mode and hence the default; "padded" is for torch.compile and torch.export. A model
-    that packed rows cannot express is padded, and `program.ledger` says why.
+    that packed rows cannot express is padded, and `program.ledger` says why. `results` are the only ones that are
+    computed (with CLS pooling, ("sentence_embedding",) saves most of the last block), `rows` of which tokens:
+    {"logits": "last"}, "first", or "positions", which then are an input.
     """
     _check_backend(backend, layout)
     engine = None if backend == REFERENCE else import_module(f".{backend}.loading", __package__)
@@ -172,12 +177,13 @@ def load(
     chosen = lower.choose_entry(found.module, found.entry)
     stored, table, graph, left_out = _weights(found, lowered(found.module, config, chosen), config, strict)
     weights = _checked(lambda: assemble(stored, table, strict), found.path, "")
-    results = [out.name for out in graph.outputs]
+    graph = wanted(graph, results, rows)
+    every = [out.name for out in graph.outputs]
 
     def made(graph: Graph, like: Any) -> Engine:
         left, until = passes_left_out(backend), None if engine else "formula"
         stages, ledger = pipeline.run(graph, without=left, until=until)
-        losses = compile_losses(found.module, config, graph, without=left, until=until)
+        losses = () if rows else compile_losses(found.module, config, graph, without=left, until=until)
         compiled = Compiled(found.module, config, graph.name, stages, ledger, losses)
         program = Program(compiled, backend, layout or getattr(engine, "LAYOUT", None))
         if engine is None:
@@ -188,7 +194,8 @@ def load(
 
     def showing(shows: tuple[str, ...]) -> Engine:
         whole = lowered(found.module, config, chosen, shows)
-        return made(restricted(whole, [*results, *shows]) if left_out else whole, first.module)
+        whole = wanted(restricted(whole, [*every, *shows]) if left_out or results else whole, (), rows)
+        return made(whole, first.module)
 
     current = engine.weights_of if engine else lambda program, module: weights
     origin = Origin(found, stored, table, lambda: {**weights, **current(first.program, first.module)})

@@ -68,17 +68,20 @@ def compile(
     until: str | None = None,
     layout: str | None = None,
     shows: Sequence[str] = (),
+    results: Sequence[str] = (),
+    rows: Mapping[str, str] | None = None,
 ) -> Program:
     """A model of a spec as a program with `.source`, `.save(path)`, `.graph` and `.ledger`.
 
     `spec` is a shipped spec's name, a path or the text itself; `config` holds keys of config.json, `settings` entries
     of the spec's own config. `layout` is for PyTorch: "padded" (the default; it compiles, exports and trains) or
     "packed" (eager inference). `shows` are results on demand (hidden_states, attentions) that the module should
-    compute, too. Raises `TransformulaError` with every mistake found.
+    compute, too; `results` are the only ones that it should; `rows` says of which tokens: {"logits": "last"}, "first",
+    or "positions", which are a new input. Raises `TransformulaError` with every mistake found.
     """
     check_backend(backend, layout)
     skip = passes_left_out(backend)
-    made = compile_graph(spec, config, entry, settings, (*without, *skip), only, until, shows)
+    made = compile_graph(spec, config, entry, settings, (*without, *skip), only, until, shows, results, rows)
     return Program(made, backend, layout)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..grammar.diagnostics import Diagnostic, Diagnostics, Source, TransformulaError, did_you_mean, error
-from . import checking, heads, lower, pipeline
+from . import checking, heads, lower, pipeline, wanted
 from .config import Config
 from .ir import Graph
 from .ledger import Ledger
@@ -75,17 +75,20 @@ def compile_graph(
     only: Sequence[str] | None = None,
     until: str | None = None,
     shows: Sequence[str] = (),
+    results: Sequence[str] = (),
+    rows: Mapping[str, str] | None = None,
 ) -> Compiled:
     """The stages of one model of a spec. `config` are keys of config.json, `settings` names of the spec.
 
-    `shows` are results on demand, which are left out otherwise. Raises `TransformulaError` with every mistake found.
+    `shows` are results on demand, which are left out otherwise; `results` are the only ones wanted, `rows` says which
+    rows of them (wanted.py). Raises `TransformulaError` with every mistake found.
     """
     module = spec if isinstance(spec, Module) else load_module(spec)
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
-    graph = lowered(module, made, chosen, known_shows(chosen, shows))
+    graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, shows)), results, rows)
     stages, ledger = pipeline.run(graph, without, only, until)
-    losses = compile_losses(module, made, graph, without, only, until)
+    losses = () if rows else compile_losses(module, made, graph, without, only, until)  # they are of all tokens
     return Compiled(module, made, chosen.name, stages, ledger, losses)
 
 

@@ -225,13 +225,24 @@ class Evaluator:
         return np.moveaxis(result, -1, at)
 
     def _pick(self, one: Node, args: list[Array]) -> Array:
-        base, keys = one.args[0], one["keys"]
         indices = [(value, arg.axes) for value, arg in zip(args[1:], one.args[1:], strict=True)]
-        owners = [key.owner for key in keys if key.ragged and key.owner in base.axes]  # whose length bounds a place
+        return self._chosen(args[0], one.args[0].axes, one["keys"], indices, one.axes)
+
+    def _chosen(
+        self,
+        value: Array,
+        have: Sequence[Axis],
+        keys: Sequence[Axis],
+        indices: Sequence[tuple[Array, tuple[Axis, ...]]],
+        target: Sequence[Axis],
+    ) -> Array:
+        """The value at numbers along `keys`, NaN where there is no such entry."""
+        # whose length bounds a place
+        owners = [key.owner for key in keys if key.ragged and key.owner is not None and key.owner in have]
         at = tuple(dict.fromkeys((*(a for _, axes in indices for a in axes), *(a for a in owners if a not in keys))))
-        shared = tuple(a for a in base.axes if a not in keys and a in at)
-        rest = tuple(a for a in base.axes if a not in keys and a not in at)
-        value = align(args[0], base.axes, (*keys, *shared, *rest))
+        shared = tuple(a for a in have if a not in keys and a in at)
+        rest = tuple(a for a in have if a not in keys and a not in at)
+        value = align(value, have, (*keys, *shared, *rest))
         bad: Array = np.zeros((1,) * len(at), bool)
         where: list[Array] = []
         for key, (index, axes) in zip(keys, indices, strict=True):
@@ -243,7 +254,7 @@ class Evaluator:
         bad = np.broadcast_to(bad, found.shape[: len(at)])
         if bad.any():
             found = np.where(bad.reshape(bad.shape + (1,) * len(rest)), np.nan, found)
-        return align(found, (*at, *rest), one.axes)
+        return align(found, (*at, *rest), target)
 
     def _nothing(self, at: tuple[Axis, ...], rest: tuple[Axis, ...]) -> Array:
         return np.full(tuple(self.extent(a) for a in (*at, *rest)), np.nan)
@@ -259,10 +270,20 @@ class Evaluator:
         if one["draw"] == "dropout" and not self.training:
             shape = tuple(self.extent(axis) for axis in one.axes)
             return np.broadcast_to(align(args[0], one.args[0].axes, one.axes), shape)
+        if one.get("picked") is not None:
+            return self._rows_drawn(one, args)
         full = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
         shape = tuple(self.extent(axis) for axis in full)
         aligned = [align(value, arg.axes, full) for value, arg in zip(args, one.args, strict=True)]
         return draws.draw(one["draw"], aligned, draws.uniform(self.seed, self._site(one), shape))
+
+    def _rows_drawn(self, one: Node, args: list[Array]) -> Array:
+        """A dropout of some rows: the numbers of these rows out of those that are drawn for all."""
+        all_axes = one["drawn"]
+        numbers = draws.uniform(self.seed, self._site(one), tuple(self.extent(axis) for axis in all_axes))
+        chosen = self._chosen(numbers, all_axes, (one["picked"],), [(args[2], one.args[2].axes)], one.axes)
+        aligned = [align(value, arg.axes, one.axes) for value, arg in zip(args[:2], one.args, strict=False)]
+        return draws.draw(one["draw"], aligned, chosen)
 
     def _site(self, one: Node) -> str:
         steps = "".join(f"@{self._steps[ident][0]}" for ident in sorted(one.free))

@@ -9,7 +9,8 @@ have a fast form; one that has none expands the kernel back into the core.
     rms_norm       x, gain?, bias?, residual?           axis, eps
     gelu, gelu_tanh, silu, sigmoid, relu   x, bias?
     attention      query, key, value, see?, bias?, drop?   axis (the keys), width (dk), scale; with a rate to drop
-                                                        weights by: site, steps, drawn (the axes of the draw, in order)
+                                                        weights by: site, steps, drawn (the axes of the draw, in order);
+                                                        for some rows of the draw: their numbers `at`, the axis picked
     running_sum    x                           axis, loop    at each entry the sum up to it, hidden ones included
 """
 
@@ -144,7 +145,12 @@ def _attention(at: Parts, one: Node) -> Node:
     weights = make("softmax", {"x": scores, "see": at.get("see")}, _wide(scores, at.get("see")), axis=one["axis"])
     if "drop" in at:
         at_site = {name: one[name] for name in SITE if one.get(name) is not None}
-        weights = ir.node("random", (weights, at["drop"]), one["drawn"], "real", draw="dropout", **at_site)
+        axes, drawn = one["drawn"], [weights, at["drop"]]
+        if "at" in at:  # some rows of what is drawn for all
+            at_site |= {"picked": one["picked"], "drawn": axes}
+            axes = tuple(dict.fromkeys((*(a for a in axes if a != one["picked"]), *at["at"].axes)))
+            drawn.append(at["at"])
+        weights = ir.node("random", drawn, axes, "real", draw="dropout", **at_site)
     return ir.contract(weights, at["value"], (one["axis"],))
 
 

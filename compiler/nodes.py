@@ -48,6 +48,11 @@ class Axis:
         """Whether the size is a length that differs from owner to owner."""
         return isinstance(self.size, Length)
 
+    @property
+    def counted(self) -> bool:
+        """Whether each owner has entries of its own number: the tokens of an example (and not the examples)."""
+        return self.owner is not None and isinstance(self.size, Length)
+
     def __str__(self) -> str:
         return self.name
 

@@ -17,8 +17,11 @@ OPERATIONS = (
 def verify(graph: Graph) -> None:
     """Raises `InternalError` when axes, operations, loops or weights of the graph are not in order."""
     known = {weight.name: weight for weight in graph.weights}
+    loops: dict[int, Node] = {}
     for one in graph.nodes():
         _node(one)
+        if one.op == "loop" and loops.setdefault(one["loop"], one) is not one:
+            raise InternalError(f"two loops have the number {one['loop']}: their counters would be one")
         if one.op == "weight" and (one["name"] not in known or known[one["name"]].axes != one.axes):
             raise InternalError(f"the weight {one['name']} is not in the graph's table with these axes")
     for out in graph.outputs:

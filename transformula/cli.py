@@ -92,6 +92,17 @@ layout = click.option(
 shows = click.option(
     "--show", "shows", multiple=True, metavar="NAME", help="A result on demand, as hidden_states; several if needed."
 )
+asked = options(
+    click.option(
+        "--result", "results", multiple=True, metavar="NAME", help="A result to compute; by default all but --show."
+    ),
+    click.option(
+        "--rows",
+        multiple=True,
+        metavar="NAME=WAY",
+        help="Which tokens' rows of a result: first, last, or positions (a new input at_positions).",
+    ),
+)
 passes = options(
     click.option(
         "--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."
@@ -123,7 +134,7 @@ def check(specs: tuple[str, ...], axes: bool, config: Path | None, as_json: bool
 @command("transformula compile bert --set layers=6 --set act=relu -o bert.py")
 @spec
 @options(out, click.option("--backend", default="numpy", show_default=True, help="numpy, or torch (an nn.Module)."))
-@options(layout, config, settings, entry, shows, passes)
+@options(layout, config, settings, entry, shows, asked, passes)
 def compile(spec: str, out: Path | None, backend: str, layout: str | None, **chosen: Any) -> None:
     """Compile a model to a standalone module; without -o, print it.
 
@@ -223,7 +234,7 @@ def graph(
 
 @command("transformula explain bert --set layers=2")
 @spec
-@options(config, settings, entry, shows, passes, as_json)
+@options(config, settings, entry, shows, asked, passes, as_json)
 def explain(spec: str, as_json: bool, **chosen: Any) -> None:
     """Tell what each pass did and where, and what it refused for want of which fact.
 
@@ -280,18 +291,23 @@ def _settings(given: tuple[str, ...]) -> dict[str, Any]:
     """NAME=VALUE; a value that is JSON is a number, truth value or list, any other a text."""
     import json
 
+    found: dict[str, Any] = {}
+    for name, value in _pairs("set", given, "layers=6"):
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _pairs(option: str, given: tuple[str, ...], example: str) -> Iterator[tuple[str, str]]:
     from .grammar.diagnostics import error
 
-    found: dict[str, Any] = {}
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name:
-            raise error("C625", f"--set {one} should be NAME=VALUE", help="For example --set layers=6.")
-        try:
-            found[name.strip()] = json.loads(value)
-        except ValueError:
-            found[name.strip()] = value
-    return found
+            raise error("C625", f"--{option} {one} should be NAME=VALUE", help=f"For example --{option} {example}.")
+        yield name.strip(), value
 
 
 def _compiled(
@@ -303,17 +319,22 @@ def _compiled(
     only: tuple[str, ...] = (),
     until: str | None = None,
     shows: tuple[str, ...] = (),
+    results: tuple[str, ...] = (),
+    rows: tuple[str, ...] = (),
 ) -> Compiled:
     """The stages of a spec's model, or of the model that a folder holds."""
     from .compiler.driver import compile_graph
 
-    given = _config(config)
+    given, module = _config(config), None
     if Path(spec).is_dir():
         from .texts import folder_spec
 
         module, given, entry = folder_spec(Path(spec), given, entry)
-        return compile_graph(module, given, entry, _settings(settings), without, only or None, until, shows)
-    return compile_graph(_spec(spec), given, entry, _settings(settings), without, only or None, until, shows)
+    chosen = dict(_pairs("rows", rows, "logits=last"))
+    made = module or _spec(spec)
+    return compile_graph(
+        made, given, entry, _settings(settings), without, only or None, until, shows, results, chosen
+    )
 
 
 def main() -> None:

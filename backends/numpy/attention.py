@@ -15,24 +15,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Call:
-    """What a call of the kernel is given: the text of each argument; `heads` and `width` are what it makes."""
+    """What a call of the kernel is given: the text of each argument; `heads` and `width` are what it makes.
+
+    `queries` is the text of how many queries each example has where only some rows ask: one, or an axis of `rows`.
+    """
 
     tensors: list[str]
     options: list[str]
     heads: tuple[Axis, ...]
     width: Axis
+    queries: str = ""
+    rows: tuple[Axis, ...] = ()
 
 
 def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
-    """The kernel node as a call; query, key and value are rows of heads."""
+    """The kernel node as a call; key and value are rows of heads, and so is the query, or some rows of each example."""
     query, key, value = (writer.value(at[role]) for role in ("query", "key", "value"))
     width, axis = one["width"], one["axis"]
-    if any(part.lead != "rows" or part.wide for part in (query, key, value)):
+    some = query.lead == "examples"
+    if any(part.lead != "rows" for part in (key, value)) or not query.lead or any(p.wide for p in (query, key, value)):
         raise Unsupported("attention whose query or keys are not tokens")
-    groups, made = _heads(query, key, value, width)
+    rows = tuple(a for a in query.dims if a.ragged) if some else ()
+    groups, made = _heads(tuple(a for a in query.dims if a not in rows), key, value, width)
     own = _width_of_value(value, groups)
     tensors = [
-        _with_heads(query, (*made, width)),
+        _with_heads(query, (*rows, *made, width), rows),
         _with_heads(key, (*groups, width)),
         _with_heads(value, (*groups, own)),
     ]
@@ -43,27 +50,32 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
     if "bias" in at:
         options.append(f"bias={_function(writer, at['bias'], axis, made, 'bias')}")
     writer.need("attention")
-    return Call(tensors, options, made, own)
+    queries = "" if not some else writer.size(rows[0]) if rows else "1"
+    return Call(tensors, options, made, own, queries, rows)
 
 
 def write(writer: RowWriter, one: Node, call: Call) -> Value:
     """`heads = attention(Q, K, V, lengths, …)` into scratch memory."""
-    shape = ", ".join(["n", *(writer.size(a) for a in call.heads or ()), writer.size(call.width)])
-    if not call.heads:
-        shape = f"n, 1, {writer.size(call.width)}"
+    count = "n" if not call.queries else "len(lengths)" if not call.rows else f"len(lengths) * {call.queries}"
+    shape = ", ".join([count, *([writer.size(a) for a in call.heads] or ["1"]), writer.size(call.width)])
     name = writer.names.fresh(writer.origin(one).name or "heads")
     buffer, room = writer.room(one, shape)
+    some = [f"np.full(len(lengths), {call.queries})", "key_lengths=lengths"] if call.queries else ["lengths"]
     writer.explain(one)
-    writer.write(f"{name} = attention({', '.join([*call.tensors, 'lengths', *call.options])}, out={room})")
+    writer.write(f"{name} = attention({', '.join([*call.tensors, *some, *call.options])}, out={room})")
     if not call.heads:
         writer.write(f"{name} = {name}[:, 0]")
-    return Value(name, "rows", (*call.heads, call.width), buffer=buffer)
+    if call.rows:
+        writer.write(f"{name} = {name}.reshape(len(lengths), {call.queries}, *{name}.shape[1:])")
+    return Value(name, "examples" if call.queries else "rows", (*call.rows, *call.heads, call.width), buffer=buffer)
 
 
-def _heads(query: Value, key: Value, value: Value, width: Axis) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+def _heads(
+    asked: tuple[Axis, ...], key: Value, value: Value, width: Axis
+) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
     """The head axes of keys and values, and those of the query (one more when queries are grouped)."""
     groups = tuple(axis for axis in key.dims if axis != width)
-    made = tuple(axis for axis in query.dims if axis != width)
+    made = tuple(axis for axis in asked if axis != width)
     if set(groups) - set(value.dims):
         raise Unsupported("attention whose keys have heads that the values lack")
     if len(groups) > 1 or not set(groups) <= set(made) or len(made) - len(groups) > 1:
@@ -81,22 +93,27 @@ def _width_of_value(value: Value, groups: tuple[Axis, ...]) -> Axis:
     return own[0]
 
 
-def _with_heads(value: Value, dims: tuple[Axis, ...]) -> str:
-    """Rows with the heads before the width; one head where there is none."""
+def _with_heads(value: Value, dims: tuple[Axis, ...], rows: tuple[Axis, ...] = ()) -> str:
+    """Rows with the heads before the width; one head where there is none, rows of one example after the other."""
     text = transposed(value, dims).wrapped
-    return f"{text}[:, None]" if len(dims) == 1 else text
+    if rows:
+        text = f"{text}.reshape(-1, {', '.join(f'{text}.shape[{i}]' for i in range(2, len(dims) + 1))})"
+    return f"{text}[:, None]" if len(dims) - len(rows) == 1 else text
 
 
 def _function(writer: RowWriter, one: Node, axis: Axis, heads: tuple[Axis, ...], wish: str) -> str:
     """A relation (or bias) of places as a function of the numbers of queries and keys, written before its use."""
     if not all(
-        leaf.op in ("index", "const", "table", "weight", "counter", "carry") for leaf in walk([one]) if not leaf.args
+        leaf.op in ("index", "const", "table", "weight", "counter", "carry")
+        or (leaf.op == "size" and leaf["axis"].size == axis.size)
+        for leaf in walk([one])
+        if not leaf.args
     ):
         raise Unsupported(f"a {'mask' if wish == 'see' else 'bias'} that depends on the tokens")
     if any(leaf.op == "carry" for leaf in walk([one])):
         raise Unsupported("a bias that a loop carries")
     rows = [a for a in one.axes if a.ragged and a != axis and a != writer.batch]
-    if len(rows) > 1 or any(a not in (*rows, axis, *heads) for a in one.axes):
+    if len(rows) > 1 or any(a not in (*rows, axis, *heads, writer.batch) for a in one.axes):
         raise Unsupported(f"a {'mask' if wish == 'see' else 'bias'} with other axes than heads, queries and keys")
     name = writer.names.fresh(wish)
     inner = writer.places()

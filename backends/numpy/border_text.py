@@ -30,7 +30,17 @@ def header(name: str, arguments: Sequence[str], result: str) -> list[str]:
 
 def lengths_of(graph: Graph, one: Input) -> list[str]:
     """The lengths among an input's axes."""
-    return [a.size.name for a in one.axes if isinstance(a.size, Length) and a != graph.batch]
+    return [a.size.name for a in one.axes if isinstance(a.size, Length) and a.counted]
+
+
+def plain_sizes(graph: Graph) -> dict[Axis, tuple[str, int]]:
+    """For each axis that the caller makes as long as he likes, the same for all examples: an input, its dimension."""
+    found: dict[Axis, tuple[str, int]] = {}
+    for one in graph.inputs:
+        for place, axis in enumerate(one.axes):
+            if axis.ragged and not axis.counted and axis != graph.batch:
+                found.setdefault(axis, (one.name, place))
+    return found
 
 
 def leading(graph: Graph) -> Input:
@@ -87,13 +97,15 @@ def packed_call(graph: Graph, arguments: dict[str, str], mask: str, positions: b
         ]
     else:
         lines.append("        keep(results, name, value, part, len(lengths))")
+    sizes = ", ".join(f'"{axis}": given["{name}"].shape[{place}]' for axis, (name, place) in plain_sizes(graph).items())
+    sizes = f", {{{sizes}}}" if sizes else ""
     lines += [
         "",
         "run_parallel(work, split_examples(lengths, self.threads), self.threads)",
-        "return finished(results, wanted, OUTPUTS, where, shape, self.dtype)",
+        f"return finished(results, wanted, OUTPUTS, where, shape, self.dtype{sizes})",
     ]
     return [line for line in lines if line is not None]
 
 
 def _per_row(graph: Graph, axes: Sequence[Axis]) -> bool:
-    return any(axis.ragged and axis != graph.batch for axis in axes)
+    return any(axis.counted for axis in axes)

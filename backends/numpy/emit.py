@@ -78,13 +78,14 @@ def _packed(graph: Graph) -> Written:
     arguments = border_text.argument_names(graph, names)
     positions = _has_positions(graph)
     writer.indent = 2
+    writer.sizes |= {a: f"{arguments[i]}.shape[{place}]" for a, (i, place) in border_text.plain_sizes(graph).items()}
     for one in walk_all(graph.roots):
         if one.op == "input":
             examples.bind_input(writer, one, arguments[one["name"]], writer.shape(one))
     writer.body(graph.roots)
     for out in graph.outputs:
         _, dims = writer.shape(out.node)
-        lead = "rows" if any(a.ragged and a != graph.batch for a in out.axes) else "examples"
+        lead = "rows" if any(a.counted for a in out.axes) else "examples"
         order = tuple(axis for axis in out.axes if axis in dims)
         value = writer.value(out.node)
         text = writer.fit(value, lead, order)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...compiler.ir import Graph, Input, Length, Output
-from .border_text import lengths_of
+from .border_text import lengths_of, plain_sizes
 from .values import Unsupported
 
 
@@ -16,7 +16,7 @@ def call(graph: Graph, lengths: dict[str, str], masks: dict[str, str], positions
     for length, text in lengths.items():
         lines += _packed(graph, length, text, masks)
     lines.append("results: dict[str, NDArray[Any]] = {}")
-    lines += [_room(out, lengths) for out in graph.outputs]
+    lines += [_room(graph, out, lengths) for out in graph.outputs]
     work = [line for text in lengths.values() for line in _here(text)]
     if positions:
         work += _positions(next(iter(lengths.values())))
@@ -95,9 +95,10 @@ def _columns(out: Output, lengths: dict[str, str]) -> list[str]:
     return [lengths.get(size.name, "") if isinstance(size, Length) else "" for size in sizes]
 
 
-def _room(out: Output, lengths: dict[str, str]) -> str:
+def _room(graph: Graph, out: Output, lengths: dict[str, str]) -> str:
     pairs = zip(out.axes[1:], _columns(out, lengths), strict=True)
-    shape = ["count", *(f"shape_{text}[1]" if text else str(axis.size) for axis, text in pairs)]
+    sizes = {axis: f'given["{name}"].shape[{place}]' for axis, (name, place) in plain_sizes(graph).items()}
+    shape = ["count", *(f"shape_{text}[1]" if text else sizes.get(axis, str(axis.size)) for axis, text in pairs)]
     return f'results["{out.name}"] = np.zeros({_tuple(shape)}, self.dtype)'
 
 

@@ -67,6 +67,8 @@ def write(graph: Graph) -> Written:
     writer = ExampleWriter(graph, names, parameters, lengths)
     arguments = border_text.argument_names(graph, names)
     writer.indent = 2
+    sizes = border_text.plain_sizes(graph)
+    writer.sizes |= {axis: f"{arguments[name]}.shape[{place - 1}]" for axis, (name, place) in sizes.items()}
     for node in walk_all(graph.roots):
         if node.op == "input":
             bind_input(writer, node, arguments[node["name"]], writer.shape(node))

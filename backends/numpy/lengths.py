@@ -96,14 +96,15 @@ def general_pick(writer: PackedWriter, one: Node) -> Value:
 
 
 def row_of_example(writer: RowWriter, one: Node) -> Value:
-    """x[seq = 0]: one row of each example."""
-    if len(one["keys"]) != 1 or one.args[1].op != "const":
-        raise Unsupported("a pick along a length by computed numbers")
-    value = writer.value(one.args[0])
-    number = int(one.args[1]["value"])
+    """x[seq = 0], x[seq = seq - 1], x[seq = i] with numbers i of each example: some rows of each example."""
+    value, number = writer.value(one.args[0]), writer.value(one.args[1])
+    if len(one["keys"]) != 1 or number.lead == "rows" or (number.dims and not number.lead):
+        raise Unsupported("a pick along a length by numbers of tokens")
+    if value.lead != "rows" or set(number.dims) & set(value.dims):
+        raise Unsupported("a pick along a length of what has none")
     writer.need("row_of_example")
-    text = f"row_of_example({value.text}, lengths, {number})"
-    return Value(text, "examples", value.dims, owned=True, wide=value.wide)
+    text = f"row_of_example({value.text}, lengths, {number.text})"
+    return Value(text, "examples", (*number.dims, *value.dims), owned=True, wide=value.wide)
 
 
 def product_over_length(writer: RowWriter, one: Node) -> Value:

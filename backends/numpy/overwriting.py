@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 
 def in_place(writer: PackedWriter, one: Node, at: Mapping[str, Node], axes: tuple[Axis, ...]) -> Value:
-    """A kernel that overwrites its rows; the norm's axis comes last."""
-    value = writer.value(at["x"])
+    """A kernel that overwrites its rows; the norm's axis, or else the bias's, comes last."""
+    value, bias = writer.value(at["x"]), at.get("bias")
     if not value.lead or value.wide:
         raise Unsupported(f"{one['name']} of a value without examples")
-    dims = (*(axis for axis in value.dims if axis not in axes), *axes)
+    if bias is not None and len(bias.axes) > 1:  # rows have one axis: it is added before
+        text = f"{value.wrapped} + {writer.fit(writer.value(bias), value.lead, value.dims)}"
+        value, bias = writer.assigned(at["x"], Value(text, value.lead, value.dims, owned=True), "t"), None
+    last = axes or (bias.axes if bias is not None else ())
+    dims = (*(axis for axis in value.dims if axis not in last), *last)
     if value.dims != dims:
         value = transposed(value, dims)
     residual = at.get("residual")
@@ -32,8 +36,8 @@ def in_place(writer: PackedWriter, one: Node, at: Mapping[str, Node], axes: tupl
         if one["name"] == "layer_norm":
             arguments += [parameter(writer, at.get("shift"), axes)]
         arguments += [repr(float(one["eps"]))]
-    if "bias" in at:
-        arguments.append(f"bias={flat_bias(writer, at['bias'], dims)}")
+    if bias is not None:
+        arguments.append(f"bias={parameter(writer, bias, last)}")
     if rest is not None:
         arguments.append(f"residual={writer.fit(rest, value.lead, dims)}")
     writer.need(one["name"])
@@ -49,13 +53,6 @@ def parameter(writer: PackedWriter, part: Node | None, axes: tuple[Axis, ...]) -
         return "None"
     assert writer.parameters is not None
     return writer.parameters.laid_out(part, (axes,), writer, axes).text
-
-
-def flat_bias(writer: PackedWriter, bias: Node, dims: tuple[Axis, ...]) -> str:
-    assert writer.parameters is not None
-    if set(bias.axes) != set(dims):
-        raise Unsupported("a bias along part of a value")
-    return writer.parameters.laid_out(bias, (dims,), writer, dims).text
 
 
 def updated(writer: PackedWriter, one: Node) -> Value | None:

@@ -58,13 +58,18 @@ def finished(
     where: NDArray[np.intp],
     shape: tuple[int, ...],
     dtype: Any,
+    given: Mapping[str, int] | None = None,
 ) -> Results:
-    """Results in the caller's shapes: rows back at their padded places, zeros where there is padding or no example."""
+    """Results in the caller's shapes: rows back at their padded places, zeros where there is padding or no example.
+
+    `given` are sizes of dimensions that are no padded places: those of other inputs.
+    """
+    own = given or {}
     made: Results = {}
     for name, dimensions in outputs:
         if name not in wanted:
             continue
-        sizes = [int(d) for d in dimensions if d.isdigit()]
+        sizes = [own[d] if d in own else int(d) for d in dimensions if d in own or d.isdigit()]
         per_row = len(dimensions) > len(sizes) + 1
         value = results.get(name)
         if value is None:
@@ -72,7 +77,7 @@ def finished(
         if per_row:
             padded = np.zeros((shape[0] * shape[1], *value.shape[1:]), value.dtype)
             padded[where] = value
-            place = next(p for p, d in enumerate(dimensions) if p > 0 and not d.isdigit())
+            place = next(p for p, d in enumerate(dimensions) if p > 0 and not d.isdigit() and d not in own)
             value = np.moveaxis(padded.reshape(*shape, *value.shape[1:]), 1, place)
         made[name] = checked_result(name, value)
     return made
@@ -104,13 +109,16 @@ def grouped(results: Mapping[str, Any], groups: tuple[int, ...]) -> dict[str, An
     return {name: tuple(map(parted, v)) if isinstance(v, tuple) else parted(v) for name, v in results.items()}
 
 
-def row_of_example(x: NDArray[Any], lengths: NDArray[np.intp], number: int) -> NDArray[Any]:
-    """x[seq = number] of each example: the row of that number; NaN for an example that is shorter."""
+def row_of_example(x: NDArray[Any], lengths: NDArray[np.intp], number: Any) -> NDArray[Any]:
+    """x[seq = number] of each example, for one number, or number[example, …]; NaN where there is no such row."""
     starts = np.cumsum(lengths) - lengths
-    y: NDArray[Any] = x[np.minimum(starts + number, len(x) - 1)]
-    short = lengths <= number
-    if short.any():
-        y[short] = np.nan
+    place = np.asarray(number)
+    many = (...,) + (None,) * (place.ndim - 1)
+    there = (place >= 0) & (place < lengths[many])
+    y: NDArray[Any] = x[starts[many] + np.where(there, place, 0).astype(np.intp)]
+    if not there.all():
+        y = y if y.dtype.kind == "f" else y.astype(float)
+        y[~there] = np.nan
     return y
 
 

@@ -27,7 +27,7 @@ class RowWriter(Writer):
 
     def shape(self, one: Node) -> tuple[str, tuple[Axis, ...]]:
         """The lead (rows, examples or none) and the other axes; two lengths of one example are `Unsupported`."""
-        lengths = [axis for axis in one.axes if axis.ragged and axis != self.batch]
+        lengths = [axis for axis in one.axes if axis.counted]
         if len(lengths) > 1 or any(axis.owner != self.batch for axis in lengths):
             raise Unsupported("a value has two lengths of one example outside attention")
         dims = tuple(axis for axis in one.axes if axis != self.batch and axis not in lengths)
@@ -94,6 +94,11 @@ class RowWriter(Writer):
     def _pick(self, one: Node) -> Value:
         along = any(key.ragged for key in one["keys"])
         return lengths.row_of_example(self, one) if along else super()._pick(one)
+
+    def _loop(self, one: Node) -> Value:
+        if one.args[one["slots"]].axes:
+            raise Unsupported("a loop over a length")
+        return super()._loop(one)
 
     def _rank(self, one: Node) -> Value:
         if one["axis"].ragged:
@@ -169,6 +174,6 @@ def index_relation(one: Node) -> bool:
 
 def only_length(graph: Graph) -> None:
     """Rows are packed along the one length that the inputs have, or not at all."""
-    found: set[Any] = {a.size for i in graph.inputs for a in i.axes if a.ragged and a != graph.batch}
+    found: set[Any] = {a.size for i in graph.inputs for a in i.axes if a.counted}
     if len(found) != 1:
         raise Unsupported("the inputs have no length, or several")

@@ -152,7 +152,7 @@ class Writer:
             return str(axis.size)
         if axis in self.by_axis:
             return self.by_axis[axis]
-        for known, text in self.sizes.items():
+        for known, text in (*self.by_axis.items(), *self.sizes.items()):
             if known.size == axis.size:
                 return text
         raise Unsupported(f"the length {axis.size} is not known here")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...compiler.ir import Axis, Graph, Length, Node, Output, walk_all
 from ..limits import mask_rows
-from ..numpy.border_text import lengths_of
+from ..numpy.border_text import lengths_of, plain_sizes
 from ..numpy.mangling import Names
 from ..numpy.values import Unsupported, Value, aligned
 from .writer import TorchWriter
@@ -105,7 +105,8 @@ def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
             continue
         name, kind = at.arguments[one["name"]], kinds.get(one["name"])
         settled = ""
-        if not writer.packs and len(one.axes) > 1 and isinstance(one.axes[1].size, Length):
+        if not writer.packs and len(one.axes) > 1 and one.axes[1].counted:
+            assert isinstance(one.axes[1].size, Length)
             text = writer.length_texts[one.axes[1].size.name]
             writer.need("settled")
             settled = f"{name} = settled({name}, real_{text}, source_{text})  # whatever stands at padding"
@@ -119,6 +120,8 @@ def bind_inputs(writer: TorchWriter, graph: Graph, at: Border) -> None:
         elif settled:
             writer.write(settled)
         lead, dims = writer.shape(one)
+        own = [(axis, place) for axis, (source, place) in plain_sizes(graph).items() if source == one["name"]]
+        writer.sizes |= {axis: f"{name}.shape[{place}]" for axis, place in own}
         writer.memo[one] = Value(name, lead, dims, wide=kind in ("int", "bool"), reorder="permute")
 
 
@@ -158,7 +161,7 @@ def _places(writer: TorchWriter, axes: tuple[Axis, ...]) -> str:
     """Which entries belong to the example; hidden keys along a second length do not."""
     found: list[str] = []
     for axis in axes[1:]:
-        if isinstance(axis.size, Length):
+        if isinstance(axis.size, Length) and axis.counted:
             name = writer.length_texts[axis.size.name]
             kind = f"visible_{name} & real_{name}" if found else f"real_{name}"
             own = Value(kind, "", (axes[0], axis), atom=" " not in kind, reorder="permute")

@@ -123,12 +123,13 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     axis, width = one["axis"], one["width"]
     own = tuple(a for a in value.dims if a not in key.dims)
     depth = own[0] if own else width
-    rows = [a for a in query.dims if a.ragged and a != writer.batch]
+    rows = [a for a in query.dims if a.ragged and a != writer.batch] or [Axis("row", 1)]  # one query, of no axis
     heads = tuple(a for a in query.dims if a not in (writer.batch, width, *rows))
     if len(rows) != 1 or writer.batch is None or (len(own) > 1) or (width in value.dims and own):
         raise Unsupported("attention of this shape")
     lead = (writer.batch, *heads)
     q = aligned(query, "", (*lead, rows[0], width))
+    one_row = rows[0] not in query.dims
     k = aligned(key, "", (*lead, axis, width))
     v = aligned(value, "", (*lead, axis, depth))
     sizes = [writer.size(a) for a in lead]
@@ -141,6 +142,8 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
         arguments.insert(-1, f"dropout_p={rate.text} if self.training else 0.0")
     text = f"F.scaled_dot_product_attention({', '.join(arguments)})"
     made = Value(text, "", (*lead, rows[0], depth), reorder="permute")
+    if one_row:
+        made = Value(f"{made.wrapped}[..., 0, :]", "", (*lead, depth), reorder="permute")
     back = tuple(a for a in query.dims if a != width)
     return transposed(made, (*back, depth))
 

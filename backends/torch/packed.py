@@ -30,7 +30,7 @@ class PackedTorchWriter(RowWriter, TorchWriter):
         self.deferred = relations(graph)
 
     def size(self, axis: Axis) -> str:
-        if axis.ragged:
+        if axis.ragged and axis.owner is not None:
             raise Unsupported("a value has a length outside its rows")
         return super().size(axis)
 
@@ -58,16 +58,16 @@ class PackedTorchWriter(RowWriter, TorchWriter):
             if not rate.number:
                 raise Unsupported("attention whose weights are dropped at rates that differ")
             options.append(f"drop={rate.text} if self.training else 0.0")
+        if call.queries:
+            options.append(f"queries={call.queries}")
         text = f"attention({', '.join([*call.tensors, 'runs', *options])})"
-        return Value(text if call.heads else f"{text}[:, 0]", "rows", (*call.heads, call.width))
+        text = text if call.heads else f"{text}[:, 0]"
+        if call.rows:
+            text = f"{text}.unflatten(0, (-1, {call.queries}))"
+        return Value(text, "examples" if call.queries else "rows", (*call.rows, *call.heads, call.width))
 
     def places(self) -> TorchWriter:
         return PlaceWriter(self.graph, self.names, self.weights, {})
-
-    def step(self, one: Node, names: list[str], states: list[Value]) -> None:
-        if one.args[one["slots"]].axes:
-            raise Unsupported("a loop over a length")
-        super().step(one, names, states)
 
 
 class PlaceWriter(TorchWriter):
@@ -77,7 +77,14 @@ class PlaceWriter(TorchWriter):
         return "", tuple(axis for axis in one.axes if axis != self.batch)
 
     def size(self, axis: Axis) -> str:
-        return self.by_axis[axis] if axis in self.by_axis else super().size(axis)
+        same = (text for other, text in self.by_axis.items() if axis.ragged and other.size == axis.size)
+        return self.by_axis.get(axis) or next(same, "") or super().size(axis)
+
+    def _size(self, one: Node) -> Value:
+        return Value(self.size(one["axis"]), "", (), wide=True, number=True)
+
+    def _place(self, key: Axis, value: Value) -> Value:
+        return value  # examples begin at 0 here
 
     def _index(self, one: Node) -> Value:
         return Value(f"torch.arange({self.size(one['axis'])}, device=device)", "", (one["axis"],), wide=True)
@@ -113,7 +120,7 @@ def write(graph: Graph, at: Border, names: Names, weights: WeightNames, source: 
 def _result(writer: PackedTorchWriter, out: Output) -> str:
     """A result with its rows (or examples) first."""
     lead = "rows" if _length(writer.graph, out) is not None else "examples"
-    dims = tuple(axis for axis in out.axes if not axis.ragged)
+    dims = tuple(axis for axis in out.axes if not axis.counted and axis != writer.batch)
     value = writer.value(out.node)
     whole = value.lead == lead and set(value.dims) == set(dims)
     return writer.fit(value, lead, dims) if whole else writer.broadcast(value, lead, dims)
@@ -121,7 +128,7 @@ def _result(writer: PackedTorchWriter, out: Output) -> str:
 
 def _length(graph: Graph, out: Output) -> int | None:
     """The place of the length among a result's axes."""
-    return next((place for place, a in enumerate(out.axes) if a.ragged and a != graph.batch), None)
+    return next((place for place, a in enumerate(out.axes) if a.counted), None)
 
 
 def entering(graph: Graph, at: Border, source: str | None) -> list[str]:

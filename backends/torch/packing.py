@@ -106,12 +106,30 @@ class Packing:
         return found.new_zeros((self.batch, *found.shape[1:])).index_copy(0, self.examples, found)
 
 
-def by_runs(step: Callable[..., Tensor], runs: list[tuple[int, int, int]], *rows: Tensor | None) -> Tensor:
-    """step([example, place, …], …) of each run, one result after the other."""
-    made = []
+def by_runs(
+    step: Callable[..., Tensor],
+    runs: list[tuple[int, int, int]],
+    *rows: Tensor | None,
+    queries: int | None = None,
+) -> Tensor:
+    """step([example, place, …], …) of each run, one result after the other.
+
+    With `queries`, the first of `rows` has that many rows of each example.
+    """
+    made, example = [], 0
     for start, count, length in runs:
         here = slice(start, start + count * length)
-        made.append(step(*(None if x is None else x[here].reshape(count, length, *x.shape[1:]) for x in rows)))
+        own = here if queries is None else slice(example * queries, (example + count) * queries)
+        places = (own, *(here for _ in rows[1:]))
+        made.append(
+            step(
+                *(
+                    None if x is None else x[at].reshape(count, -1, *x.shape[1:])
+                    for x, at in zip(rows, places, strict=False)
+                )
+            )
+        )
+        example += count
     return made[0] if len(made) == 1 else torch.cat(made)
 
 
@@ -125,10 +143,12 @@ def attention(
     hidden: Tensor | None = None,
     bias: Callable[[int, int], Tensor] | None = None,
     drop: float = 0.0,
+    queries: int | None = None,
 ) -> Tensor:
     """A @[key] V, A = softmax[key if see and not hidden](scale * (Q @[dk] K) + bias), each example by itself.
 
     Q, K and V[row, head, dk] are packed rows; grouped queries are Q[row, kv, group, dk] with K and V[row, kv, dk].
+    With `queries`, Q has that many rows of each example instead of all.
     `see(queries, keys)` and `bias(queries, keys)` are made for each length. A query that sees nothing gives 0. Weights
     are dropped at the rate `drop`.
     """
@@ -138,19 +158,20 @@ def attention(
         K, V = (x.repeat_interleave(heads[1], dim=1) for x in (K, V))
 
     def of_run(q: Tensor, k: Tensor, v: Tensor, gone: Tensor | None) -> Tensor:
-        length = q.shape[1]
-        mask = None if see is None else see(length, length)
+        asked, length = q.shape[1], k.shape[1]
+        mask = None if see is None else see(asked, length)
         if gone is not None:
             keys = ~gone[:, None, None, :]
             mask = keys if mask is None else mask & keys
         if bias is not None:
-            added = bias(length, length).to(q.dtype)
+            added = bias(asked, length).to(q.dtype)
             mask = added if mask is None else added.masked_fill(~mask, float("-inf"))
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
         made = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop, scale=scale)
         return made.transpose(1, 2).flatten(0, 1)
 
-    return by_runs(of_run, runs, Q, K, V, hidden).reshape(-1, *heads, V.shape[-1])
+    made = by_runs(of_run, runs, Q, K, V, hidden, queries=queries)
+    return made.reshape(-1, *heads, V.shape[-1])
 
 
 def reduce_examples(
@@ -184,6 +205,12 @@ def sums_of_examples(x: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
     return by_runs(lambda x: x.cumsum(dim=1).flatten(0, 1), runs, x)
 
 
-def row_of_example(x: Tensor, lengths: Tensor, number: int) -> Tensor:
-    """x[seq = number] of each example; beyond its end the last one, which nobody may use."""
-    return x[lengths.cumsum(0) - lengths + (lengths - 1).clamp(max=number)]
+def row_of_example(x: Tensor, lengths: Tensor, number: int | Tensor) -> Tensor:
+    """x[seq = number] of each example, for one number, or number[example, …]; beyond its rows NaN."""
+    starts, place = lengths.cumsum(0) - lengths, torch.as_tensor(number, device=x.device)
+    many = (...,) + (None,) * (place.dim() - 1)
+    there = (place >= 0) & (place < lengths[many])
+    found = x[starts[many] + torch.where(there, place, 0)]
+    if found.is_floating_point():
+        found = found.masked_fill(~there.reshape(there.shape + (1,) * (found.dim() - there.dim())), float("nan"))
+    return found

@@ -39,8 +39,11 @@ class TorchWriter(Writer):
         return "", one.axes
 
     def size(self, axis: Axis) -> str:
+        """The number of entries along an axis, as text."""
         if axis == self.batch:
             return "batch"
+        if axis in self.sizes:  # as long as an input
+            return self.sizes[axis]
         if isinstance(axis.size, Length):
             return self.length_texts[axis.size.name]
         return str(axis.size)

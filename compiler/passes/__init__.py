@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..pipeline import Pass
-from . import fold_scales, fuse, inference, merge_projections, recognise, simplify
+from . import fold_scales, fuse, inference, merge_projections, push_picks, recognise, simplify
 from .planned import planned
 
 PASSES: tuple[Pass, ...] = (
@@ -24,6 +24,12 @@ PASSES: tuple[Pass, ...] = (
         "softmax, log-softmax, LayerNorm, RMSNorm, GELUs, SiLU and attention by their meaning",
         "before anything that moves parts of them about",
         recognise.run,
+    ),
+    Pass(
+        "push_picks",
+        "rows that nobody reads are not computed: selections move towards the inputs",
+        "after attention is known, whose keys stay whole; before weights are merged, which a row would not need",
+        push_picks.run,
     ),
     Pass(
         "fold_scales",

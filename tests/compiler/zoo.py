@@ -66,6 +66,50 @@ LAYERS = """
     weights E : [vocab, d]
             P : [place, d]
 """
+ENCODER = """
+block Attn(x[seq, d]) → [seq, d] = heads @ W_O + b_O
+    where Q = x @ W_Q + b_Q
+          K = (x @ W_K + b_K)[seq → key]
+          V = (x @ W_V + b_V)[seq → key]
+          heads = {heads}
+    weights W_Q, W_K, W_V : [d → head dk]
+            b_Q, b_K, b_V : [head, dk]
+            W_O : [head dk → d]
+            b_O : [d]
+block Layer(x[seq, d]) → [seq, d] = layer_norm[d](y + dropout(gelu(y @ W_1 + b_1) @ W_2 + b_2, 0.1), g_2, h_2, 1e-5)
+    where y = layer_norm[d](x + attn(x), g_1, h_1, 1e-5)
+    uses attn : Attn
+    weights W_1 : [d → ffn]
+            W_2 : [ffn → d]
+            b_1 : [ffn]
+            b_2, g_1, g_2, h_1, h_2 : [d]
+axes ffn = 5
+"""
+
+
+def encoder(
+    results: str,
+    heads: str = "attention[key](Q, K, V, drop = 0.2)",
+    functions: str = "",
+    axes: str = "",
+    given: str = "",
+    more: str = "",
+) -> str:
+    """A stack of blocks of attention and feed-forward network, read as `results` says."""
+    imports = ", ".join(filter(None, ("attention, layer_norm, gelu", functions)))
+    model = f"model M(tokens[seq] as input_ids{given}) → {results}\n"
+    where = """    where x[0] = E[vocab = tokens] + P[place = index(seq)]
+          for l in layers:
+              x[l + 1] = layer[l](x[l])
+    uses layer[layers] : Layer
+    weights E : [vocab, d]
+            P : [place, d]
+"""
+    more = more or ("            w : [d]\n" if " w" in results else "")
+    blocks = ENCODER.replace("{heads}", heads)
+    return spec(imports, blocks + (f"axes {axes}\n" if axes else "") + model + where + more)
+
+
 FF = "block FF(x[d]) → [d] = silu(x @ W + b)\n    weights W : [d → d]\n            b : [d]\n"
 
 ZOO: dict[str, str] = {
@@ -313,6 +357,28 @@ model M(tokens[seq] as input_ids, targets[tgt] as decoder_input_ids) → h[tgt, 
     weights E : [vocab, d]
 """,
     ),
+    "cls": encoder("h[d] = tanh(x[layers][seq = 0])"),
+    "last": encoder("logits[vocab] = x[layers][seq = seq - 1] @[d] E", "attention[key if causal](Q, K, V)", "causal"),
+    "last_alibi": encoder(
+        "logits[vocab] = x[layers][seq = seq - 1] @[d] E",
+        "attention[key if causal](Q, K, V, (index(key) - index(seq)) / 7)",
+        "causal",
+    ),
+    "ends": encoder("h[pair] = [x[layers][seq = 0]; x[layers][seq = seq - 1]][d → pair]"),
+    "spots": encoder(
+        "logits[spot, vocab] = gelu(x[layers] @ U)[seq = min(at, seq - 1)] @[d] E",
+        axes="spot = 4",
+        given=", at[spot] as spots",
+        more="            U : [d → d]\n",
+    ),
+    "whole_and_cls": encoder("h[seq, d] = x[layers], p[d] = x[layers][seq = 0]"),
+    "wide_bias": spec(
+        "gelu",
+        IDS + "h[seq, head, dk] = gelu(E[vocab = tokens] @ W + b), k[seq, head, dk] = gelu(E[vocab = tokens] @ W + c), "
+        "m[head, seq, dk] = gelu(E[vocab = tokens] @ W + e)\n"
+        "    weights E : [vocab, d]\n            W : [d → head dk]\n            b : [head, dk]\n"
+        "            c : [dk]\n            e : [head]\n",
+    ),
     "no_length": spec(
         "cosine, euclidean",
         "model M(u[d] as first, v[d] as second) → c = cosine[d](u, v), e = euclidean[d](u, v), w[d] = u ⊙ v\n",
@@ -334,6 +400,7 @@ SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mlm": ("bert", "BertForMaskedLM", BERT),
     "sbert": ("sbert", "SentenceBert", BERT),
     "modules": (modules(), "SentenceBert", {**BERT, "pool_2": "cls", "pool_3": "max", "out_2": 7, "act_2": "GELU"}),
+    "albert": ("albert", "BertForSequenceClassification", {**BERT, "emb": 6, "layers": 4, "groups": 2, "inner": 2}),
     "attention_pool": ("sbert", "AttentionPooledBert", BERT),
     "similarities": ("sbert", "Similarities", BERT),
 }
@@ -407,6 +474,8 @@ def inputs(name: str, mask: Array = MASK, seed: int = 1) -> dict[str, Array]:
     if name in ("no_length", "similarities"):
         return {"first": draw.normal(size=(len(mask), 12)), "second": draw.normal(size=(len(mask), 12))}
     made: dict[str, Array] = {"input_ids": draw.integers(0, 20, mask.shape), "attention_mask": mask}
+    if name == "spots":
+        made["spots"] = draw.integers(0, 9, (len(mask), 4))
     if name == "two":
         made["decoder_input_ids"] = draw.integers(0, 20, (len(mask), min(4, mask.shape[1])))
         made["decoder_attention_mask"] = mask[:, :4]

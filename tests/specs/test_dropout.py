@@ -40,6 +40,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "Deberta": V1, "DebertaV2": V2,
 }  # fmt: skip
 KINDS = [f"{family}{head}" for family in FAMILIES for head in HEADS]
+ONE_TOKEN = ("ForSequenceClassification", "ForNextSentencePrediction")
+"""Heads that read the first token: our last block draws for its row only, where the library draws for all."""
+
 KINDS += [f"{family}ForPreTraining" for family in ("Bert", "Electra", "Albert")] + ["BertForNextSentencePrediction"]
 
 
@@ -82,7 +85,22 @@ def both(
 def test_sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
     found, wanted = both(monkeypatch, tmp_path, kind, FAMILIES[kind.replace("Model", "For").split("For")[0]])
     assert wanted
-    assert found == wanted
+    if not kind.endswith(ONE_TOKEN):
+        assert found == wanted
+        return
+    assert [rate for rate, _ in found] == [rate for rate, _ in wanted]
+    fewer = [place for place, (own, theirs) in enumerate(zip(found, wanted, strict=True)) if own != theirs]
+    assert fewer, "the last block computes all its rows"
+    for place in fewer:
+        assert found[place][1] in first_row(wanted[place][1]), place
+    assert fewer[-1] - fewer[0] < 4, "more than one block reads single rows"
+
+
+def first_row(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shape with one token instead of all: without the dimension, or with one entry (of queries)."""
+    tokens = IDS.shape[1]
+    places = [place for place, size in enumerate(shape) if size == tokens]
+    return [(*shape[:p], *more, *shape[p + 1 :]) for p in places for more in ((), (1,))]
 
 
 def test_rates_of_zero_leave_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

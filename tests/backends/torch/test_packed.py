@@ -25,7 +25,7 @@ PADDED = {
     "token_mask": "a value has two lengths of one example outside attention",
     "deberta": "a value has two lengths of one example outside attention",
     "maps": "a value has two lengths of one example outside attention",
-    "shift": "a pick along a length by computed numbers",
+    "shift": "a pick along a length by numbers of tokens",
     "scan": "a loop over a length",
     "two": "the inputs have no length, or several",
     "no_length": "the inputs have no length, or several",
