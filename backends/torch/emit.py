@@ -29,8 +29,8 @@ from .writer import TorchWriter
 
 LAYOUTS = ("padded", "packed")
 LIBRARY = Library("transformula.backends.torch", ("functions", "packing"))
-SKIP = ("inference", "fold_scales", "merge_projections", "fuse", "unpad", "schedule")
-"""The module can be trained, so dropout stays; parameters stay as the checkpoint has them; torch looks after memory."""
+SKIP = ("inference", "deadness", "fold_scales", "merge_projections", "fuse", "unpad", "schedule")
+"""The module can be trained, so dropout stays; all parameters stay and learn; torch looks after memory."""
 
 TRAINS = """In training mode, which a new module is in, each dropout draws anew at each call (from torch's generator);
 after `.eval()` there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..pipeline import Pass
-from . import fold_scales, fuse, inference, merge_projections, push_picks, recognise, simplify
+from . import deadness, fold_scales, fuse, inference, merge_projections, push_picks, recognise, simplify
 from .planned import planned
 
 PASSES: tuple[Pass, ...] = (
@@ -30,6 +30,12 @@ PASSES: tuple[Pass, ...] = (
         "rows that nobody reads are not computed: selections move towards the inputs",
         "after attention is known, whose keys stay whole; before weights are merged, which a row would not need",
         push_picks.run,
+    ),
+    Pass(
+        "deadness",
+        "what no result feels goes: biases of keys, softmax under argmax, divisors under unit length",
+        "after attention is known; before weights are merged, which would hide the biases",
+        deadness.run,
     ),
     Pass(
         "fold_scales",

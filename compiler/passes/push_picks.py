@@ -15,6 +15,7 @@ from .. import ir
 from ..ir import Graph, Node, Origin, Rewrite
 from ..ledger import Ledger
 from ..rules.rule import inherit
+from . import means
 from .demand import Demand, Rows, picked_rows
 from .parameters import is_parameter
 from .substitute import substitute
@@ -27,7 +28,7 @@ WORK = ("contract", "kernel", "reduce")
 
 def run(graph: Graph, ledger: Ledger) -> Graph:
     """The graph with selections of rows as near to the inputs as they come."""
-    graph = _last_steps(graph, ledger)
+    graph = _last_steps(means.run(graph, ledger), ledger)
     demand = Demand(graph.roots)
     new: dict[Node, Node] = {}
     for one in demand.order:

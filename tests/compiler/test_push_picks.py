@@ -100,6 +100,22 @@ def test_sbert_with_cls_pooling() -> None:
     assert lines("sbert", "rows", settings={**zoo.BERT, "pool_tokens": "cls"}) == [(False, "it is a result")]
 
 
+def test_a_mean_of_products_is_the_product_of_the_mean() -> None:
+    """Three products are of one row for each example, the one that is read elsewhere of each token."""
+    assert lines(zoo.ZOO["means"], "mean") == [(True, "")] * 3 + [(False, "the product is read elsewhere, too")]
+    assert on_rows(zoo.program("means", until="push_picks").graph) == (1, 3)
+
+
+@pytest.mark.parametrize("weights", ["mean[seq](u @ W[place = index(seq)])", "mean[seq](gelu(u @ W))"])
+def test_means_that_stay(weights: str) -> None:
+    shape = "[place, d → dk]" if "place" in weights else "[d → dk]"
+    text = zoo.spec(
+        "gelu" if "gelu" in weights else "",
+        zoo.IDS + f"a[dk] = {weights}\n    where u = E[vocab = tokens]\n{zoo.EMBED}            W : {shape}\n",
+    )
+    assert not [fired for fired, _ in lines(text, "mean") if fired]
+
+
 @pytest.mark.parametrize("name", ["cls", "ends", "spots", "last", "albert"])
 def test_draws_are_those_of_the_whole(name: str) -> None:
     """Dropout of some rows drops what dropout of all would drop there, in the step that was peeled, too."""

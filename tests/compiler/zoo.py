@@ -372,6 +372,13 @@ model M(tokens[seq] as input_ids, targets[tgt] as decoder_input_ids) → h[tgt, 
         more="            U : [d → d]\n",
     ),
     "whole_and_cls": encoder("h[seq, d] = x[layers], p[d] = x[layers][seq = 0]"),
+    "means": spec(
+        "",
+        IDS + "a[dk] = mean[seq](u @ W + b), c[dk] = sum[seq if tokens > 5](2 * (u @ V) - b), "
+        "f[dk] = mean[seq if tokens == 3](b / 3 + u @ U), g[dk] = mean[seq](t), k[dk] = max[seq](t)\n"
+        "    where u = E[vocab = tokens]\n          t = u @ T\n"
+        "    weights E : [vocab, d]\n            W, V, U, T : [d → dk]\n            b : [dk]\n",
+    ),
     "wide_bias": spec(
         "gelu",
         IDS + "h[seq, head, dk] = gelu(E[vocab = tokens] @ W + b), k[seq, head, dk] = gelu(E[vocab = tokens] @ W + c), "
