@@ -7,6 +7,7 @@ packed rows of many examples.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Node, Origin, const, walk
@@ -214,7 +215,15 @@ class Writer:
         plain = all(value.number for value in values)
         return Value(made, lead, dims, atom, owned=True, wide=wide, number=plain)
 
+    def real(self, value: Value, wide: bool = False) -> Value:
+        """Whole numbers as real ones: in double precision while they are among themselves, else in the model's type."""
+        if not value.wide or value.number:
+            return value
+        text = f"{value.wrapped}.{self.cast.format('float' if wide else self.dtype)}"
+        return replace(value, text=text, atom=True, buffer=None, owned=True, wide=wide)
+
     dtype = "self.dtype"
+    cast = "astype({})"
     array = "NDArray[Any]"
     packs = False
 
