@@ -122,8 +122,15 @@ class Writer:
         method: Callable[[Node], Value] | None = getattr(self, f"_{one.op}", None)
         if method is None:
             raise Unsupported(f"the operation {one.op} has no NumPy form")
+        if self._of_wholes(one):
+            return self.settled(one, self.value(kernel_table.expanded(one)))
         found = method(one)
         return self.settled(one, found)
+
+    def _of_wholes(self, one: Node) -> bool:
+        """Whether a kernel would round whole numbers, places of a table perhaps, to the model's type."""
+        pointwise = one.op == "kernel" and one["name"] in kernel_table.POINTWISE
+        return pointwise and self.value(kernel_table.parts(one)["x"]).wide
 
     def settled(self, one: Node, found: Value) -> Value:
         """Gives the value a line of its own where that reads better or saves work."""

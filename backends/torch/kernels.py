@@ -16,7 +16,7 @@ Parts = Mapping[str, Node]
 
 
 def _pointwise(writer: TorchWriter, at: Parts, text: str) -> Value:
-    value = writer.real(writer.value(at["x"]))
+    value = writer.value(at["x"])
     return Value(text.format(value.text), value.lead, value.dims)
 
 

@@ -62,7 +62,7 @@ class Attending:
         if kind == 0:
             return m.compared("≤", J, I)
         if kind == 1:
-            return m.library("causal")
+            return leaf("causal", "seq key", "bool")
         if kind == 2:
             return m.compared(self.draw.choice(("<", "≤")), m.magnitude(self.distance()), number("2"))
         if kind == 3:
@@ -98,7 +98,6 @@ class Attending:
         """softmax(scores) @ V in one of its forms."""
         see = self.relation() if self.draw.chance(60) else None
         see = None if see is None else self.author.named(see, "m", declared=see.axes == {"seq", "key"})
-        see = see if see is None or see.op != "lib" else see
         bias = self.author.named(self.bias(), "t") if self.draw.chance(35) else None
         if self.draw.chance(40):
             return self.called(Q, K, V, see, bias)

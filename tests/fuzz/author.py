@@ -32,8 +32,17 @@ class Here:
 def sizes(draw: Draw) -> dict[str, str]:
     """Sizes that coincide, are primes, are 1, or are mixed."""
     mode = draw.choice(("mixed", "equal", "primes", "ones"))
-    pool = {"mixed": (4, 2, 6, 3), "equal": (draw.choice((2, 4, 3)),), "primes": (2, 3, 5, 7), "ones": (1, 2)}[mode]
-    one = lambda: draw.choice(pool)  # noqa: E731
+    pools: dict[str, tuple[int, ...]] = {
+        "mixed": (4, 2, 6, 3),
+        "equal": (draw.choice((2, 4, 3)),),
+        "primes": (2, 3, 5, 7),
+        "ones": (1, 2),
+    }
+    pool = pools[mode]
+
+    def one() -> int:
+        return draw.choice(pool)
+
     part, width = (1, one()) if draw.chance(30) else (one(), draw.choice((1, 2)))
     made = {"part": part, "width": width, "vocab": max(one(), 2), "head": one(), "dk": one(), "kv": one()}
     made |= {"group": draw.choice((1, 2)), "bucket": max(one(), 2), "ffn": one(), "dv": one()}
@@ -54,7 +63,9 @@ class Author:
 
     def size(self, axis: str) -> int:
         """The size of an axis."""
-        return int(eval(self.sizes[axis], {}, {n: self.size(n) for n in ("part", "width", "d") if n in self.sizes[axis]}))
+        return int(
+            eval(self.sizes[axis], {}, {n: self.size(n) for n in ("part", "width", "d") if n in self.sizes[axis]})
+        )
 
     # ---------------------------------------------------------------------------------------------- small parts
 
@@ -189,6 +200,14 @@ class Author:
             return term("*", "{0} * {1}", d, a, bound=a.bound * 4)
         return m.times(factor, a) if self.draw.chance(60) else term("/", "{0} / {1}", a, number("4"), bound=a.bound)
 
+    def s_scaled_sum(self, here: Here) -> Term:
+        return m.times("0.25", m.binary("+", self.known(here), self.known(here)))
+
+    def s_squared(self, here: Here) -> Term:
+        a = self.stream(here)
+        square = term("square", "{0}²", a, bound=a.bound**2, low=0.0)
+        return m.over(a, m.binary("+", m.reduced("mean", "d", square), number("0.5")))
+
     def s_quotient(self, here: Here) -> Term:
         return m.over(self.stream(here), m.positive(self.stream(here)))
 
@@ -253,7 +272,9 @@ class Author:
 
     def s_pair(self, here: Here) -> Term:
         a, b = self.stream(here), self.stream(here)
-        joined = term("concat", "[{0}; {1}][d → pair]", a, b, axes=a.axes - {"d"} | {"pair"}, bound=max(a.bound, b.bound))
+        joined = term(
+            "concat", "[{0}; {1}][d → pair]", a, b, axes=a.axes - {"d"} | {"pair"}, bound=max(a.bound, b.bound)
+        )
         return self.product(joined, "pair", "d")
 
     def s_chosen(self, here: Here) -> Term:
@@ -353,7 +374,10 @@ class Author:
         made = Loop("l", "layers")
         first = [self.stream(here, 12.0) for _ in range(2 if self.draw.chance(25) else 1)]
         made.states = [State(self.fresh("h"), one, one) for one in first]
-        states = [Term("state", f"{s.name}[l]", (), here.axes, "real", 20.0, reads=made, step=made, more="l") for s in made.states]
+        states = [
+            Term("state", f"{s.name}[l]", (), here.axes, "real", 20.0, reads=made, step=made, more="l")
+            for s in made.states
+        ]
         inner = Here([*here.known[-1:], *states], here.axes, made, here.tokens)
         for _ in range(self.draw.whole(1, 4)):
             inner.known.append(self.step(inner))
@@ -424,7 +448,9 @@ class Author:
             found.append(("logits", ("seq", "vocab"), m.contracted(self.stream(here), E, "d")))
         if not found or self.draw.chance(40):
             pooled = self.pooled(here, self.stream(here))
-            found.append(("p", ("d",), self.activated(self.product(pooled, "d", "d")) if self.draw.chance(50) else pooled))
+            found.append(
+                ("p", ("d",), self.activated(self.product(pooled, "d", "d")) if self.draw.chance(50) else pooled)
+            )
         shown = [one for one in here.called if one.op == "name" and "key" in one.axes]
         if shown and self.draw.chance(30):
             one = self.draw.choice(shown)
@@ -436,5 +462,6 @@ class Author:
 TOKENWISE = (
     "s_sum", "s_product", "s_scaled", "s_quotient", "s_function", "s_activation", "s_norm", "s_norm", "s_softmax",
     "s_linear", "s_ffn", "s_residual", "s_heads", "s_pair", "s_chosen", "s_dropout", "s_centred", "s_block",
+    "s_scaled_sum", "s_squared",
 )  # fmt: skip
 ALONG = ("s_attention", "s_attention", "s_attention", "s_pooled", "s_shifted", "s_table")

@@ -117,18 +117,24 @@ def reduced(kind: str, axis: str, a: Term, condition: Term | None = None) -> Ter
     bound = a.bound * (8 if kind == "sum" else 1)
     shown = "int" if kind == "count" else a.kind if kind in ("sum", "max", "min") else "real"
     low = 0.0 if a.low >= 0 or kind == "count" else -INF
-    return term("reduce", text, *args, axes=union(*args) - {axis}, kind=shown, bound=bound, low=low, more=f"{kind} {axis}")
+    return term(
+        "reduce", text, *args, axes=union(*args) - {axis}, kind=shown, bound=bound, low=low, more=f"{kind} {axis}"
+    )
 
 
 def contracted(a: Term, b: Term, axis: str) -> Term:
     """a @[axis] b."""
-    return term("contract", f"{{0}} @[{axis}] {{1}}", a, b, axes=union(a, b) - {axis}, bound=a.bound * b.bound * 3, more=axis)
+    return term(
+        "contract", f"{{0}} @[{axis}] {{1}}", a, b, axes=union(a, b) - {axis}, bound=a.bound * b.bound * 3, more=axis
+    )
 
 
 def renamed(a: Term, old: str, new: str) -> Term:
     """a[old → new]."""
     axes = a.axes - {old} | {new}
-    return term("rename", f"{{0}}[{old} → {new}]", a, axes=axes, kind=a.kind, bound=a.bound, low=a.low, more=f"{old} {new}")
+    return term(
+        "rename", f"{{0}}[{old} → {new}]", a, axes=axes, kind=a.kind, bound=a.bound, low=a.low, more=f"{old} {new}"
+    )
 
 
 def picked(a: Term, axis: str, at: Term, otherwise: str = "") -> Term:
@@ -136,7 +142,9 @@ def picked(a: Term, axis: str, at: Term, otherwise: str = "") -> Term:
     tail = f" else {otherwise}" if otherwise else ""
     axes = a.axes - {axis} | at.axes
     low = min(a.low, 0.0) if otherwise else a.low
-    return term("pick", f"{{0}}[{axis} = {{1}}{tail}]", a, at, axes=axes, kind=a.kind, bound=a.bound, low=low, more=axis)
+    return term(
+        "pick", f"{{0}}[{axis} = {{1}}{tail}]", a, at, axes=axes, kind=a.kind, bound=a.bound, low=low, more=axis
+    )
 
 
 def chosen(condition: Term, a: Term, b: Term) -> Term:

@@ -87,16 +87,10 @@ class Spec:
 # ------------------------------------------------------------------------------------------------------- walking
 
 
-def below(one: Term) -> Iterable[Term]:
-    """What a term reads; of a state, all that its loop computes."""
-    if one.reads is None:
-        return one.args
-    return (*one.args, *(part for state in one.reads.states for part in (state.first, state.next)))
-
-
 def walk(roots: Iterable[Term]) -> Iterator[Term]:
-    """Every term that the roots need, once, arguments first (loops are met at their first state)."""
+    """Every term that the roots need, once, arguments first; what a loop computes comes after those who read it."""
     done: set[Term] = set()
+    entered: set[Loop] = set()
     stack = [(one, False) for one in reversed(list(roots))]
     while stack:
         one, ready = stack.pop()
@@ -104,8 +98,11 @@ def walk(roots: Iterable[Term]) -> Iterator[Term]:
             yield one
         elif one not in done:
             done.add(one)
+            if one.reads is not None and one.reads not in entered:
+                entered.add(one.reads)
+                stack[:0] = [(part, False) for state in one.reads.states for part in (state.first, state.next)]
             stack.append((one, True))
-            stack.extend((part, False) for part in reversed(list(below(one))))
+            stack.extend((part, False) for part in reversed(one.args))
 
 
 def terms(block: Block) -> list[Term]:
@@ -180,7 +177,8 @@ def _section_where(lines: list[str]) -> list[str]:
 def spec_text(spec: Spec) -> str:
     """The whole text of a spec."""
     all_blocks = blocks(spec)
-    used = sorted({one.more for block in all_blocks for one in terms(block) if one.op == "lib"})
+    parts = [one for block in all_blocks for one in terms(block)]
+    used = sorted({one.more for one in parts if one.op == "lib"} | {one.text for one in parts if one.text == "causal"})
     lines = ["spec fuzz", *([f"from functions import {', '.join(used)}"] if used else []), "config"]
     lines += [f"    {name} = {value}" for name, value in spec.sizes.items()]
     return "\n".join(lines) + "\n" + "".join(map(block_text, all_blocks)) + "".join(f"{t}\n" for t in spec.ties)
