@@ -376,6 +376,8 @@ def _mean(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
 
 def _argmax(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
     (dim,) = dims
+    if not value.shape[dim]:  # of nothing: 0
+        return np.asarray(value.sum(axis=dim))
     return np.asarray(np.where(condition, value, -np.inf).argmax(axis=dim).astype(float))
 
 

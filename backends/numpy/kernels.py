@@ -150,7 +150,8 @@ def erf(x: FloatArray) -> FloatArray:
     size = np.abs(wide)
     far = np.copysign(1 - erfc_far(np.maximum(size, 1.0)), wide)
     exact = np.where(size < 1, erf_near(np.clip(wide, -1, 1)), far)
-    return np.asarray(exact, np.asarray(x).dtype)
+    kind = np.asarray(x).dtype
+    return np.asarray(exact, kind if kind.kind == "f" else float)
 
 
 def gelu(x: FloatArray, bias: FloatArray | None = None) -> FloatArray:

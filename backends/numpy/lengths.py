@@ -19,6 +19,8 @@ def reduced(writer: RowWriter, one: Node) -> Value:
     if len(one["over"]) != 1 or kind not in ("sum", "mean", "max", "min", "count", "norm"):
         raise Unsupported(f"{kind} over a length together with other axes")
     value = writer.value(one.args[0])
+    if kind in ("mean", "max", "min", "norm"):
+        value = writer.real(value, wide=True)
     dims = value.dims
     condition = ""
     if len(one.args) > 1:
@@ -119,7 +121,7 @@ def product_over_length(writer: RowWriter, one: Node) -> Value:
 
 def softmax_of_length(writer: RowWriter, at: Mapping[str, Node]) -> Value:
     """e^x / Σ e^x over each example's rows."""
-    value, condition = writer.value(at["x"]), ""
+    value, condition = writer.real(writer.value(at["x"])), ""
     if "see" in at:
         see = writer.value(at["see"])
         if see.lead != "rows" or see.dims:

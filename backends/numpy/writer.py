@@ -7,6 +7,7 @@ packed rows of many examples.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Node, Origin, const, walk
@@ -121,8 +122,15 @@ class Writer:
         method: Callable[[Node], Value] | None = getattr(self, f"_{one.op}", None)
         if method is None:
             raise Unsupported(f"the operation {one.op} has no NumPy form")
+        if self._of_wholes(one):
+            return self.settled(one, self.value(kernel_table.expanded(one)))
         found = method(one)
         return self.settled(one, found)
+
+    def _of_wholes(self, one: Node) -> bool:
+        """Whether a kernel would round whole numbers, places of a table perhaps, to the model's type."""
+        pointwise = one.op == "kernel" and one["name"] in kernel_table.POINTWISE
+        return pointwise and self.value(kernel_table.parts(one)["x"]).wide
 
     def settled(self, one: Node, found: Value) -> Value:
         """Gives the value a line of its own where that reads better or saves work."""
@@ -214,7 +222,15 @@ class Writer:
         plain = all(value.number for value in values)
         return Value(made, lead, dims, atom, owned=True, wide=wide, number=plain)
 
+    def real(self, value: Value, wide: bool = False) -> Value:
+        """Whole numbers as real ones: in double precision while they are among themselves, else in the model's type."""
+        if not value.wide or value.number:
+            return value
+        text = f"{value.wrapped}.{self.cast.format('float' if wide else self.dtype)}"
+        return replace(value, text=text, atom=True, buffer=None, owned=True, wide=wide)
+
     dtype = "self.dtype"
+    cast = "astype({})"
     array = "NDArray[Any]"
     packs = False
 

@@ -52,10 +52,13 @@ REDUCTIONS = {
     "argmax": "{x}.argmax(dim={dim})",
     "norm": "torch.linalg.vector_norm({x}, dim={dims})",
     "count": "{x}.sum(dim={dims})",
-    "any": "{x}.any(dim={dim})",
-    "all": "{x}.all(dim={dim})",
+    "any": "{x}.any(dim={dims})",
+    "all": "{x}.all(dim={dims})",
 }
 """Each reduction over all entries; those over a condition are the function reduce_where."""
+
+OF_REALS = ("mean", "max", "min", "argmax", "norm")
+"""Reductions that torch has for real numbers only, or whose result over nothing is none of the whole ones."""
 
 
 def scalar(fn: str, texts: Sequence[str]) -> tuple[str, bool]:
@@ -67,4 +70,7 @@ def scalar(fn: str, texts: Sequence[str]) -> tuple[str, bool]:
 def reduction(name: str, x: str, dims: tuple[int, ...]) -> str:
     """The text of a reduction over all entries."""
     shown = str(dims[0]) if len(dims) == 1 else str(dims)
+    if name == "prod":  # one dimension at a time, the last one first
+        for dim in sorted(dims[1:], reverse=True):
+            x = REDUCTIONS[name].format(x=x, dim=dim)
     return REDUCTIONS[name].format(x=x, dims=shown, dim=dims[0])

@@ -82,7 +82,7 @@ def length_softmax(x: Tensor, visible: Tensor, see: Tensor | None = None) -> Ten
     An entry along a length that nobody may see adds nothing to the sum, but has a share like any other.
     """
     counted = (visible if see is None else visible & see).expand(x.shape)
-    top = x.masked_fill(~counted, float("-inf")).amax(dim=-1, keepdim=True).detach()
+    top = reduce_where("max", x, counted, (-1,)).unsqueeze(-1).detach()
     most = {torch.float64: 300.0, torch.float16: 5.0}.get(x.dtype, 40.0)  # of hidden entries: nothing overflows
     e = (x - top.masked_fill(top == float("-inf"), 0.0)).clamp(max=most).exp()
     total = torch.where(counted, e, 0.0).sum(dim=-1, keepdim=True)
@@ -103,15 +103,21 @@ def reduce_where(kind: str, x: Tensor, see: Tensor | bool, dims: tuple[int, ...]
     if kind in ("max", "min"):
         worst = float("inf") if kind == "min" else float("-inf")
         chosen = x.masked_fill(~see, worst)
+        if 0 in x.shape:  # amax refuses to look for the largest of nothing
+            return chosen.sum(dim=dims) + worst
         return chosen.amin(dim=dims) if kind == "min" else chosen.amax(dim=dims)
     if kind == "argmax":
-        return x.masked_fill(~see, float("-inf")).argmax(dim=dims[0])
+        chosen = x.masked_fill(~see, float("-inf"))
+        return chosen.argmax(dim=dims[0]) if chosen.shape[dims[0]] else chosen.sum(dim=dims).long()
     if kind == "any":
-        return (x.bool() & see).any(dim=dims[0])
+        return (x.bool() & see).any(dim=dims)
     if kind == "all":
-        return (x.bool() | ~see).all(dim=dims[0])
+        return (x.bool() | ~see).all(dim=dims)
     if kind == "prod":
-        return torch.where(see, x, 1).prod(dim=dims[0])
+        ones = torch.where(see, x, 1)
+        for dim in sorted(dims, reverse=True):
+            ones = ones.prod(dim=dim)
+        return ones
     zeros = torch.where(see, x, 0)
     if kind == "norm":
         length: Tensor = torch.linalg.vector_norm(zeros, dim=dims)

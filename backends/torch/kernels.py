@@ -51,7 +51,7 @@ def _last(value: Value, axis: Axis) -> Value:
 
 def layer_norm(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """γ (x - μ) / σ + β over the last axis."""
-    value = _last(writer.value(at["x"]), one["axis"])
+    value = _last(writer.real(writer.value(at["x"])), one["axis"])
     gain, shift = (writer.value(at[role]).text if role in at else "None" for role in ("gain", "shift"))
     size = writer.size(one["axis"])
     text = f"F.layer_norm({value.text}, ({size},), {gain}, {shift}, {float(one['eps'])!r})"
@@ -60,7 +60,7 @@ def layer_norm(writer: TorchWriter, one: Node, at: Parts) -> Value:
 
 def rms_norm(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """g x / rms over the last axis."""
-    value = _last(writer.value(at["x"]), one["axis"])
+    value = _last(writer.real(writer.value(at["x"])), one["axis"])
     gain = writer.value(at["gain"]).text if "gain" in at else "None"
     size = writer.size(one["axis"])
     return Value(f"F.rms_norm({value.text}, ({size},), {gain}, {float(one['eps'])!r})", value.lead, value.dims)
@@ -75,7 +75,7 @@ def _conditions(writer: TorchWriter, at: Parts, axis: Axis, dims: tuple[Axis, ..
 
 def softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """e^x / Σ e^x over the last axis, of the entries that may be seen."""
-    value, (lead, made) = writer.value(at["x"]), writer.shape(one)
+    value, (lead, made) = writer.real(writer.value(at["x"])), writer.shape(one)
     dims = (*(a for a in dict.fromkeys((*value.dims, *made)) if a != one["axis"]), one["axis"])
     x = writer.fit(value, lead, dims)
     visible = writer.visible([one["axis"]], lead, dims)
@@ -94,7 +94,7 @@ def softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
 
 def log_softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """x - log Σ e^x over the last axis."""
-    value = _last(writer.value(at["x"]), one["axis"])
+    value = _last(writer.real(writer.value(at["x"])), one["axis"])
     visible = writer.visible([one["axis"]], value.lead, value.dims)
     if visible:
         writer.need("length_log_softmax")
@@ -119,7 +119,7 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     rate = writer.value(at["drop"]) if "drop" in at else None
     if rate is not None and not rate.number:  # it takes one rate for all entries
         return writer.value(kernel_table.expanded(one))
-    query, key, value = (writer.value(at[role]) for role in ("query", "key", "value"))
+    query, key, value = (writer.real(writer.value(at[role])) for role in ("query", "key", "value"))
     axis, width = one["axis"], one["width"]
     own = tuple(a for a in value.dims if a not in key.dims)
     depth = own[0] if own else width

@@ -27,6 +27,7 @@ class TorchWriter(Writer):
     """Writes the body of `forward`."""
 
     dtype = "dtype"
+    cast = "to({})"
     array = "Tensor"
     picker = "gather"
 
@@ -173,6 +174,8 @@ class TorchWriter(Writer):
 
     def _reduce(self, one: Node) -> Value:
         value, (lead, made) = self.value(one.args[0]), self.shape(one)
+        if one["reduction"] in expressions.OF_REALS:
+            value = self.real(value, wide=True)
         others = (axis for arg in one.args for axis in self.shape(arg)[1])
         dims = tuple(dict.fromkeys((*value.dims, *others, *made, *one["over"])))
         axes = tuple(dims.index(axis) + bool(lead) for axis in one["over"])
@@ -184,10 +187,20 @@ class TorchWriter(Writer):
         if not condition:
             return Value(expressions.reduction(one["reduction"], value.wrapped, axes), lead, left, wide=wide)
         self.need("reduce_where")
-        return Value(f'reduce_where("{one["reduction"]}", {value.text}, {condition}, {axes})', lead, left, wide=wide)
+        text = f'reduce_where("{one["reduction"]}", {value.text}, {condition}, {axes})'
+        if one["reduction"] == "argmax":
+            text += self._from_the_first(one["over"][0], left)
+        return Value(text, lead, left, wide=wide)
+
+    def _from_the_first(self, axis: Axis, dims: Dims) -> str:
+        """The text that makes a place in the padded batch one in the example; 0 where no entry is chosen."""
+        if not (isinstance(axis.size, Length) and axis.owner is not None):
+            return ""
+        first = Value(f"first_{self.length_texts[axis.size.name]}", "", (axis.owner,), reorder="permute")
+        return f".sub({aligned(first, '', dims)}).clamp(min=0)"
 
     def _rank(self, one: Node) -> Value:
-        value = self.value(one.args[0])
+        value = self.real(self.value(one.args[0]), wide=True)
         dims = (*(axis for axis in value.dims if axis != one["axis"]), one["axis"])
         see = self.visible([one["axis"]], value.lead, dims)
         self.need("rank")

@@ -1,0 +1,544 @@
+"""Faults that users of other compilers have reported, each as an edit of ours: the tests must see every one of them.
+
+A row is one mutant: add yours beside the pass that it breaks. The old text must stand in the file exactly once (a fast
+test says so when the code moves on). `tests` are tried first; then those of the file's folder, see run.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """An edit of a file, and the kind of fault that it stands for."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    why: str
+    tests: tuple[str, ...] = ()
+
+
+RULES = ("tests/compiler/test_rules.py",)
+PASSES = ("tests/compiler/test_passes.py",)
+RECOGNISE = ("tests/compiler/test_recognise_attention.py", "tests/compiler/test_recognise.py")
+DROPOUT = ("tests/compiler/test_dropout.py",)
+KERNELS = ("tests/backends/numpy/test_kernels.py",)
+WHOLES = ("tests/fuzz/test_wholes.py",)
+MODULE = ("tests/backends/torch/test_module.py",)
+RANDOM = ("tests/backends/numpy/test_random.py",)
+
+ALGEBRA = (
+    Mutant(
+        "selected sum forgets a condition", "compiler/rules/algebra.py",
+        '        condition = ir.apply("and", node.args[1], condition)\n',
+        "        condition = node.args[1]\n",
+        "a mask is lost when two meet", RULES,
+    ),
+    Mutant(
+        "and becomes or", "compiler/rules/algebra.py",
+        'ir.apply("and", node.args[1], condition)',
+        'ir.apply("or", node.args[1], condition)',
+        "causal and padding merge to what either lets through", RULES,
+    ),
+    Mutant(
+        "0 - x is x", "compiler/rules/algebra.py",
+        'if fn in ("+", "*") and number(left) == {"+": 0, "*": 1}[fn]:',
+        'if fn in ("+", "*", "-") and number(left) == {"+": 0, "*": 1, "-": 0}[fn]:',
+        "a neutral element on the wrong side", RULES,
+    ),
+    Mutant(
+        "not < is >", "compiler/rules/algebra.py",
+        'OPPOSITE = {"<": ">="',
+        'OPPOSITE = {"<": ">"',
+        "the diagonal of a mask is lost", RULES,
+    ),
+    Mutant(
+        "not < of reals", "compiler/rules/algebra.py",
+        'return "" if kinds == {"int"} else "real',
+        'return "" if kinds else "real',
+        "a comparison turned round where NaN may stand", RULES,
+    ),
+    Mutant(
+        "≥ mirrored to <", "compiler/rules/algebra.py",
+        'MIRROR = {">": "<", ">=": "<="}',
+        'MIRROR = {">": "<", ">=": "<"}',
+        "the diagonal of a mask is lost", RULES,
+    ),
+    Mutant(
+        "decided the other way", "compiler/rules/algebra.py",
+        "one.args[1 if holds else 2]",
+        "one.args[2 if holds else 1]",
+        "polarity of a selection that is decided", RULES,
+    ),
+    Mutant(
+        "shares of another sum", "compiler/rules/algebra.py",
+        'if not is_map(total.args[0], "exp") or total.args[0] not in product.args:',
+        'if not is_map(total.args[0], "exp"):',
+        "a quotient that is no softmax taken for one", RULES,
+    ),
+    Mutant(
+        "a sum over one side", "compiler/rules/algebra.py",
+        'shared = all(axis in left.axes and axis in right.axes for axis in one["over"])',
+        "shared = True",
+        "summed before it is weighted", RULES,
+    ),
+    Mutant(
+        "dropout of all is none", "compiler/rules/algebra.py",
+        'number(one.args[1]) == 0:\n        return {"node": one, "kept"',
+        'number(one.args[1]) in (0, 1):\n        return {"node": one, "kept"',
+        "a rate of 1 is not a rate of 0", (*RULES, *DROPOUT),
+    ),
+    Mutant(
+        "any dropout is none", "compiler/rules/algebra.py",
+        'number(one.args[1]) == 0:\n        return {"node": one, "kept"',
+        'number(one.args[1]) is not None:\n        return {"node": one, "kept"',
+        "dropout lost in training", DROPOUT,
+    ),
+    Mutant(
+        "renamed past a bound axis", "compiler/rules/renames.py",
+        "return old not in over and (old not in one.axes)",
+        "return True",
+        "an axis captured", (*RULES, "tests/compiler/test_axes.py"),
+    ),
+    Mutant(
+        "an owner left behind", "compiler/rules/renames.py",
+        "        if not bad:\n",
+        "        if bad or not bad:\n",
+        "lengths of one axis read by another's examples", RULES,
+    ),
+)  # fmt: skip
+
+RECOGNITION = (
+    Mutant(
+        "results are no readers", "compiler/rules/rule.py",
+        "            for root in self.roots:\n                self._readers[root] = self._readers.get(root, 0) + 1\n",
+        "",
+        "fusion swallows a value that is a result", PASSES,
+    ),
+    Mutant(
+        "look-alikes pass", "compiler/passes/probe.py",
+        "TOLERANCE = 1e-11",
+        "TOLERANCE = 1e-2",
+        "one GELU for the other, an ε for none", RECOGNISE[1:],
+    ),
+    Mutant(
+        "one draw tells all", "compiler/passes/probe.py",
+        "for scale in (1.0, 1e-6, 30.0, 1e-3, 0.0, *_bounds(root, x)):",
+        "for scale in (1.0,):",
+        "a bound or an ε that shows elsewhere", RECOGNISE[1:],
+    ),
+    Mutant(
+        "a stop is looked through", "compiler/passes/recognise.py",
+        "if moved[region.root] is region.root:",
+        "if moved[region.root] is not None:",
+        "a gradient that the author cut", RECOGNISE[1:],
+    ),
+    Mutant(
+        "a loop that starts anywhere", "compiler/passes/running.py",
+        " or first is not ir.const(0)",
+        "",
+        "a running sum without what it starts from", ("tests/compiler/test_running.py",),
+    ),
+    Mutant(
+        "running sum without its own entry", "compiler/kernels.py",
+        'return ir.history(made, 0, ir.apply("+", ir.index(axis), ir.const(1)))',
+        "return ir.history(made, 0, ir.index(axis))",
+        "off by one", ("tests/compiler/test_running.py", *PASSES),
+    ),
+    Mutant(
+        "hidden keys weigh", "compiler/kernels.py",
+        "return share if see is None else ir.where(see, share, number(0))",
+        "return share",
+        "a masked key gets a share", PASSES,
+    ),
+    Mutant(
+        "dropout before a shared selection", "compiler/passes/selected.py",
+        "if context.readers(draw) == 1 and set(",
+        "if set(",
+        "drawn twice where it was drawn once", DROPOUT,
+    ),
+    Mutant(
+        "dropout along the mask's axes", "compiler/passes/selected.py",
+        " and set(condition.axes) <= set(draw.axes):",
+        ":",
+        "draws of other axes than the author's", DROPOUT,
+    ),
+)  # fmt: skip
+
+ATTENTION = (
+    Mutant(
+        "weights that are read are swallowed", "compiler/passes/attention.py",
+        "if context.readers(weights) > 1 or context.readers(share) > 1:",
+        "if context.readers(weights) > 99:",
+        "attention weights that are a result, too", (*RECOGNISE, *PASSES),
+    ),
+    Mutant(
+        "the key's scale is lost", "compiler/passes/attention.py",
+        "left * right\n",
+        "left\n",
+        "a scale written on the key", RECOGNISE,
+    ),
+    Mutant(
+        "the bias is not scaled", "compiler/passes/attention.py",
+        'scaled = term if factor == 1 else ir.apply("*", kernels.number(factor), term)',
+        "scaled = term",
+        "(QK + B) / √d read as QK / √d + B", (*RECOGNISE, *PASSES),
+    ),
+    Mutant(
+        "a subtracted bias is added", "compiler/passes/attention.py",
+        'factor if one["fn"] == "+" else -factor)',
+        "factor)",
+        "the sign of a bias", RECOGNISE,
+    ),
+    Mutant(
+        "the bias outside the mask", "compiler/passes/attention.py",
+        "settle(given, see, True, 6)",
+        "settle(given, see, False, 6)",
+        "a bias of what is hidden", RECOGNISE,
+    ),
+    Mutant(
+        "attention without its mask", "compiler/passes/attention.py",
+        '"value": value, "see": see, "bias": bias}',
+        '"value": value, "see": None, "bias": bias}',
+        "the future is seen", RECOGNISE,
+    ),
+    Mutant(
+        "the scale is taken twice", "compiler/passes/fold_scales.py",
+        'attrs = {**one.attrs, "scale": Fraction(1)}',
+        "attrs = {**one.attrs}",
+        "a fused attention scales by itself", PASSES,
+    ),
+    Mutant(
+        "a bias without the scale", "compiler/passes/fold_scales.py",
+        'ir.apply("+", made, ir.apply("*", bias, factor))',
+        'ir.apply("+", made, bias)',
+        "the scale in W and not in b", PASSES,
+    ),
+    Mutant(
+        "a shared query is scaled", "compiler/passes/fold_scales.py",
+        "if context.readers(query) > 1 or (product is not query and context.readers(product) > 1):",
+        "if context.readers(query) > 99:",
+        "somebody else reads the query", PASSES,
+    ),
+)  # fmt: skip
+
+FUSION = (
+    Mutant(
+        "projections in another order", "compiler/passes/merge_projections.py",
+        "ir.const(place)}) for place, one",
+        "ir.const(len(group) - 1 - place)}) for place, one",
+        "Q, K and V exchanged", PASSES,
+    ),
+    Mutant(
+        "biases in another order", "compiler/passes/merge_projections.py",
+        "ir.concat(biases, [None]",
+        "ir.concat(biases[::-1], [None]",
+        "the bias of V added to Q", PASSES,
+    ),
+    Mutant(
+        "unlike projections are merged", "compiler/passes/merge_projections.py",
+        'return f"the products have different axes: {shapes}"',
+        'return ""',
+        "products of unlike shapes taken for like ones", PASSES,
+    ),
+    Mutant(
+        "the residual is dropped", "compiler/passes/fuse.py",
+        'return {**taken, "x": rest, "residual": values[-1]}, ""',
+        'return {**taken, "x": rest}, ""',
+        "norm(x + f(x)) as norm(f(x))", PASSES,
+    ),
+    Mutant(
+        "a third term is dropped", "compiler/passes/fuse.py",
+        "for term in values[1:-1]:",
+        "for term in values[2:-1]:",
+        "a sum of several residuals", (*PASSES, *RANDOM),
+    ),
+    Mutant(
+        "a sum that is read is swallowed", "compiler/passes/fuse.py",
+        "if context.readers(total) > 1:",
+        "if context.readers(total) > 99:",
+        "the sum before a norm is a result, too", PASSES,
+    ),
+    Mutant(
+        "a bias of any axis", "compiler/passes/fuse.py",
+        'return term.axes == (one["axis"],)',
+        "return len(term.axes) == 1",
+        "a bias along another axis of the same size", (*PASSES, "tests/fuzz/test_fuzz.py"),
+    ),
+    Mutant(
+        "a tie forgotten", "compiler/ties.py",
+        "            one_of[left] = right\n",
+        "            pass\n",
+        "the output projection loses its tie", ("tests/compiler/test_ties.py",),
+    ),
+    Mutant(
+        "one counter for all loops", "compiler/making.py",
+        'return node("counter", kind="int", loop=loop)',
+        'return node("counter", kind="int", loop=0)',
+        "equal parts of two loops taken for one", ("tests/compiler/test_loops.py",),
+    ),
+    Mutant(
+        "an outer step is no step", "compiler/nodes.py",
+        'if op in ("counter", "carry", "past"):',
+        'if op in ("counter", "carry"):',
+        "what changes from step to step is moved out of a loop", ("tests/compiler/test_loops.py", *PASSES),
+    ),
+    Mutant(
+        "inputs as parameters", "compiler/passes/parameters.py",
+        'LEAVES = ("weight", "const",',
+        'LEAVES = ("input", "weight", "const",',
+        "an input frozen at load time", PASSES,
+    ),
+)  # fmt: skip
+
+NUMPY = (
+    Mutant(
+        "no guard of empty rows", "backends/numpy/kernels.py",
+        "    sums[sums == 0] = 1\n",
+        "",
+        "0 / 0 where nothing is seen", KERNELS,
+    ),
+    Mutant(
+        "polarity of a relation", "backends/numpy/kernels.py",
+        "np.copyto(s, -np.inf, where=~relation_block(see, task))",
+        "np.copyto(s, -np.inf, where=relation_block(see, task))",
+        "True means hidden to half of the world", KERNELS,
+    ),
+    Mutant(
+        "the corner of the mask", "backends/numpy/kernels.py",
+        "[..., first : first + queries, :keys]",
+        "[..., :queries, :keys]",
+        "top-left instead of the query's own rows", KERNELS,
+    ),
+    Mutant(
+        "hidden keys are keys", "backends/numpy/kernels.py",
+        "        np.copyto(s, -np.inf, where=hidden[key : key + n * keys].reshape(n, 1, 1, keys))\n",
+        "        pass\n",
+        "holes of a mask are seen", KERNELS,
+    ),
+    Mutant(
+        "no shift of large scores", "backends/numpy/kernels.py",
+        "            if not calm:\n",
+        "            if False:\n",
+        "exp overflows", KERNELS,
+    ),
+    Mutant(
+        "ε is dropped", "backends/numpy/kernels.py",
+        "    rows *= 1 / np.sqrt(mean_square(rows) + eps)\n    if gain",
+        "    rows *= 1 / np.sqrt(mean_square(rows))\n    if gain",
+        "a norm of a constant row", KERNELS,
+    ),
+    Mutant(
+        "ε outside the root", "backends/numpy/kernels.py",
+        "        rows *= 1 / np.sqrt(mean_square(rows) + eps)\n        if gain",
+        "        rows *= 1 / (np.sqrt(mean_square(rows)) + eps)\n        if gain",
+        "the other place of ε", KERNELS,
+    ),
+    Mutant(
+        "a bias of a norm is dropped", "backends/numpy/kernels.py",
+        (
+            "        if bias is not None:\n"
+            "            rows += bias\n"
+            "        if beside is not None:\n"
+            "            rows += beside\n"
+            "        layer_norm_step"
+        ),
+        "        if beside is not None:\n            rows += beside\n        layer_norm_step",
+        "a fused sum loses a part", KERNELS,
+    ),
+    Mutant(
+        "the mean counts hidden rows", "backends/numpy/kernels.py",
+        "count = np.maximum(segment_counts(lengths, visible), 1)",
+        "count = np.maximum(segment_counts(lengths), 1)",
+        "divided by the padded length", KERNELS,
+    ),
+    Mutant(
+        "half sums", "backends/numpy/kernels.py",
+        "        wide = x.astype(statistics_type(x), copy=False)\n",
+        "        wide = x\n",
+        "statistics in half precision", KERNELS,
+    ),
+    Mutant(
+        "conditions show hidden rows", "backends/numpy/rows.py",
+        "({condition}) & ~hidden",
+        "({condition})",
+        "padding inside a conditional mean", ("tests/backends/numpy/test_module.py",),
+    ),
+    Mutant(
+        "no condition of lengths", "backends/numpy/writer.py",
+        "parts = self.visible(over, lead, dims)",
+        "parts: list[str] = []",
+        "padding is reduced, too", ("tests/backends/numpy/test_module.py",),
+    ),
+    Mutant(
+        "whole numbers are rounded", "backends/numpy/writer.py",
+        'return pointwise and self.value(kernel_table.parts(one)["x"]).wide',
+        "return False",
+        "a place of a table in half precision", WHOLES,
+    ),
+    Mutant(
+        "softmax along the last axis", "backends/numpy/softmax.py",
+        '    dims = (*(axis for axis in dims if axis != one["axis"]), one["axis"])\n',
+        "",
+        "an axis taken by its place", ("tests/backends/numpy/test_module.py", *WHOLES),
+    ),
+    Mutant(
+        "memory freed too early", "backends/numpy/buffers.py",
+        "at = last.get(one, place[one]) if one in flows else place[one]",
+        "at = place[one]",
+        "scratch memory written over before a view is read", RANDOM,
+    ),
+    Mutant(
+        "written over while it is read", "backends/numpy/packed.py",
+        "return inside and self.last.get(arg, self.here) <= self.here",
+        "return inside",
+        "in place over a living value", RANDOM,
+    ),
+    Mutant(
+        "a buffer is one value's", "backends/numpy/buffers.py",
+        "self.held[name] = max(self.held.get(name, -1), until)",
+        "self.held[name] = until",
+        "a view outlives its value", RANDOM,
+    ),
+    Mutant(
+        "one step too few", "backends/numpy/loops.py",
+        "in range({start}{writer.last_step(one, stop)}):",
+        "in range({start}{writer.last_step(one, stop)} - 1):",
+        "off by one", ("tests/backends/numpy/test_module.py",),
+    ),
+    Mutant(
+        "states are not kept", "backends/numpy/loops.py",
+        "= [{writer.copied(names[slot])}]",
+        "= [{names[slot]}]",
+        "an earlier state is written over", ("tests/backends/numpy/test_module.py", *RANDOM),
+    ),
+    Mutant(
+        "a place out of range is the last", "backends/numpy/dense.py",
+        "    if bad.any():\n",
+        "    if False:\n",
+        "a pick that clamps", ("tests/backends/numpy/test_module.py",),
+    ),
+    Mutant(
+        "the last of equals", "backends/numpy/dense.py",
+        "return np.asarray(chosen.argmax(axis=axes[0]))",
+        "return np.asarray(chosen.shape[axes[0]] - 1 - np.flip(chosen, axes[0]).argmax(axis=axes[0]))",
+        "ties of argmax", ("tests/backends/numpy/test_kernels.py", *WHOLES),
+    ),
+    Mutant(
+        "ranks without order", "backends/numpy/dense.py",
+        'order = np.argsort(-value, axis=-1, kind="stable")',
+        "order = np.flip(np.argsort(value, axis=-1), -1)",
+        "ties of rank", WHOLES,
+    ),
+    Mutant(
+        "hidden labels count", "backends/numpy/losses.py",
+        "if a in axes or a.owner in axes]",
+        "if a in axes]",
+        "padding in a loss over the batch", ("tests/specs/test_losses.py",),
+    ),
+)  # fmt: skip
+
+TORCH = (
+    Mutant(
+        "a gradient of nothing", "backends/torch/functions.py",
+        "~see & some, float",
+        "~see, float",
+        "NaN in the gradient of an empty row", ("tests/backends/torch/test_training.py",),
+    ),
+    Mutant(
+        "no guard of an empty text", "backends/torch/functions.py",
+        'x - top.masked_fill(top == float("-inf"), 0.0)',
+        "x - top",
+        "∞ - ∞ where nothing is seen", (*MODULE, *WHOLES),
+    ),
+    Mutant(
+        "mean over the padded length", "backends/torch/functions.py",
+        "total / see.expand(zeros.shape).sum(dim=dims).clamp(min=1)",
+        "total / zeros.shape[dims[0]]",
+        "divided by the padded length", MODULE,
+    ),
+    Mutant(
+        "places of the padded batch", "backends/torch/functions.py",
+        "at = torch.arange(seq, device=visible.device) - first[:, None]",
+        "at = torch.arange(seq, device=visible.device) - 0 * first[:, None]",
+        "positions under left padding", MODULE,
+    ),
+    Mutant(
+        "polarity of a bias", "backends/torch/functions.py",
+        'bias.to(dtype).masked_fill(~see, float("-inf"))',
+        'bias.to(dtype).masked_fill(see, float("-inf"))',
+        "True means hidden to half of the world", MODULE,
+    ),
+    Mutant(
+        "a label out of range", "backends/torch/functions.py",
+        'return found.masked_fill(bad.reshape(bad.shape + (1,) * (found.dim() - bad.dim())), float("nan"))',
+        "return found",
+        "a wrong label gives a loss all the same", ("tests/specs/test_losses.py", "tests/backends/test_load.py"),
+    ),
+    Mutant(
+        "the first entry of the batch", "backends/torch/writer.py",
+        'return f".sub({aligned(first, \'\', dims)}).clamp(min=0)"',
+        'return ""',
+        "argmax under left padding", WHOLES,
+    ),
+    Mutant(
+        "the other GELU", "backends/torch/kernels.py",
+        '"F.gelu({})"',
+        '\'F.gelu({}, approximate="tanh")\'',
+        "erf for tanh", MODULE,
+    ),
+    Mutant(
+        "a default ε", "backends/torch/kernels.py",
+        "{gain}, {shift}, {float(one['eps'])!r})",
+        "{gain}, {shift}, 1e-05)",
+        "the ε of the library instead of the spec's", MODULE,
+    ),
+    Mutant(
+        "the default scale", "backends/torch/kernels.py",
+        'f"scale={float(one[\'scale\'])!r}"]',
+        '"scale=None"]',
+        "a fused attention has a scale of its own", MODULE,
+    ),
+    Mutant(
+        "groups of heads in another order", "backends/torch/packing.py",
+        "x.repeat_interleave(heads[1], dim=1)",
+        "x.repeat(1, heads[1], 1)",
+        "grouped queries read another key", ("tests/backends/torch/test_packed.py", *MODULE),
+    ),
+    Mutant(
+        "rows and columns exchanged", "backends/torch/weights.py",
+        "dims = (*(weight.outs or ()), *weight.ins)",
+        "dims = (*weight.ins, *(weight.outs or ()))",
+        "[in, out] read as [out, in], which squares hide", (*MODULE, "tests/fuzz/test_fuzz.py"),
+    ),
+    Mutant(
+        "dropout in evaluation", "backends/torch/writer.py",
+        "{rate.text}, self.training)",
+        "{rate.text}, True)",
+        "noise at inference", ("tests/backends/torch/test_training.py",),
+    ),
+    Mutant(
+        "a bias is taken as it lies", "backends/torch/writer.py",
+        "self.weights.is_weight(bias) and bias.axes == outs",
+        "self.weights.is_weight(bias)",
+        "a bias of turned axes in a linear", (*MODULE, "tests/fuzz/test_fuzz.py"),
+    ),
+    Mutant(
+        "a product read twice is absorbed", "backends/torch/writer.py",
+        "if fits and readers[product] == 1:",
+        "if fits:",
+        "a product with and without its bias", (*MODULE, "tests/fuzz/test_fuzz.py"),
+    ),
+    Mutant(
+        "hidden keys in a product", "backends/torch/writer.py",
+        "            if axis.ragged and axis.owner is not None:\n                letters",
+        "            if False:\n                letters",
+        "padding in a sum of products", MODULE,
+    ),
+)  # fmt: skip
+
+MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *NUMPY, *TORCH)
+"""All of them."""
