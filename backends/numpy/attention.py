@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...compiler.ir import Axis, Node, walk
+from . import bounded
 from .values import Unsupported, Value, transposed
 
 if TYPE_CHECKING:
     from .rows import RowWriter
+    from .writer import Writer
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Call:
     options: list[str]
     heads: tuple[Axis, ...]
     width: Axis
+    name: str = "attention"
 
 
 def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
@@ -37,13 +40,18 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
         _with_heads(value, (*groups, own)),
     ]
     options = [f"scale={float(one['scale'])!r}"] if one["scale"] != 1 else []
-    if "see" in at:
-        options.append(f"see={_function(writer, at['see'], axis, (), 'see')}")
-    options.append("hidden=hidden")
+    seen = bounded.seen_rows(writer, at, axis)
+    blocks = bounded.is_bounded(at)
+    if seen.see is not None:
+        options.append(f"see={_function(writer, seen.see, axis, (), 'see', blocks)}")
+    options.append(f"hidden={seen.hidden}")
     if "bias" in at:
-        options.append(f"bias={_function(writer, at['bias'], axis, made, 'bias')}")
-    writer.need("attention")
-    return Call(tensors, options, made, own)
+        options.append(f"bias={_function(writer, at['bias'], axis, made, 'bias', blocks)}")
+    if blocks:
+        options += [*bounded.row_bounds(writer, at), *(["full=True"] if one.get("full") else [])]
+    name = "attention_within" if blocks else "attention"
+    writer.need(name)
+    return Call(tensors, options, made, own, name)
 
 
 def write(writer: RowWriter, one: Node, call: Call) -> Value:
@@ -54,7 +62,7 @@ def write(writer: RowWriter, one: Node, call: Call) -> Value:
     name = writer.names.fresh(writer.origin(one).name or "heads")
     buffer, room = writer.room(one, shape)
     writer.explain(one)
-    writer.write(f"{name} = attention({', '.join([*call.tensors, 'lengths', *call.options])}, out={room})")
+    writer.write(f"{name} = {call.name}({', '.join([*call.tensors, 'lengths', *call.options])}, out={room})")
     if not call.heads:
         writer.write(f"{name} = {name}[:, 0]")
     return Value(name, "rows", (*call.heads, call.width), buffer=buffer)
@@ -87,30 +95,50 @@ def _with_heads(value: Value, dims: tuple[Axis, ...]) -> str:
     return f"{text}[:, None]" if len(dims) == 1 else text
 
 
-def _function(writer: RowWriter, one: Node, axis: Axis, heads: tuple[Axis, ...], wish: str) -> str:
-    """A relation (or bias) of places as a function of the numbers of queries and keys, written before its use."""
+def _function(
+    writer: RowWriter, one: Node, axis: Axis, heads: tuple[Axis, ...], wish: str, blocks: bool = False
+) -> str:
+    """A relation (or bias) of places as a function, written before its use.
+
+    It is called with the numbers of queries and keys; in blocks, with the places of some and the lengths of both.
+    """
     if not all(
-        leaf.op in ("index", "const", "table", "weight", "counter", "carry") for leaf in walk([one]) if not leaf.args
+        leaf.op in ("index", "size", "const", "table", "weight", "counter", "carry")
+        for leaf in walk([one])
+        if not leaf.args
     ):
         raise Unsupported(f"a {'mask' if wish == 'see' else 'bias'} that depends on the tokens")
     if any(leaf.op == "carry" for leaf in walk([one])):
         raise Unsupported("a bias that a loop carries")
     rows = [a for a in one.axes if a.ragged and a != axis and a != writer.batch]
-    if len(rows) > 1 or any(a not in (*rows, axis, *heads) for a in one.axes):
+    if len(rows) > 1 or any(a not in (*rows, axis, *heads, writer.batch) for a in one.axes):
         raise Unsupported(f"a {'mask' if wish == 'see' else 'bias'} with other axes than heads, queries and keys")
     name = writer.names.fresh(wish)
     inner = writer.places()
     inner.lines, inner.used = writer.lines, writer.used
     inner.indent, inner.counters = writer.indent + 1, writer.counters
     query = rows[0] if rows else None
-    inner.by_axis = {axis: "keys", **({query: "queries"} if query is not None else {})}
+    sizes = _bind_places(inner, one, axis, query, blocks)
     writer.explain(one)
-    writer.write(f"def {name}(queries: int, keys: int) -> {inner.array}:")
+    places = [f"i: {inner.array}", f"j: {inner.array}"] if blocks else []
+    writer.write(f"def {name}({', '.join([*places, 'queries: int', 'keys: int'])}) -> {inner.array}:")
     inner.body([one])
     found = inner.value(one)
     assert writer.batch is not None
     dims = (*(heads if wish == "bias" else ()), query or writer.batch, axis)  # one entry where no query is named
-    sizes = [*(writer.size(a) for a in dims[:-2]), "queries", "keys"]
-    flat = ".reshape(-1, queries, keys)" if len(sizes) > 3 else ""
+    sizes = [*(writer.size(a) for a in dims[:-2]), *sizes]
+    flat = f".reshape(-1, {sizes[-2]}, {sizes[-1]})" if len(sizes) > 3 else ""
     inner.write(f"return {inner.broadcast(found, '', dims, sizes)}{flat}")
     return name
+
+
+def _bind_places(inner: Writer, one: Node, axis: Axis, query: Axis | None, blocks: bool) -> list[str]:
+    """What places and lengths are called inside the function; the texts of how many rows and columns it makes."""
+    inner.by_axis = {axis: "keys", **({query: "queries"} if query is not None else {})}
+    for leaf in walk([one]):
+        if leaf.op == "size":
+            own = leaf["axis"].size == axis.size
+            inner.memo[leaf] = Value("keys" if own else "queries", "", (), wide=True, number=True)
+        elif blocks and leaf.op == "index" and leaf["axis"].ragged:
+            inner.memo[leaf] = Value("j" if leaf["axis"] == axis else "i", "", (leaf["axis"],), wide=True)
+    return ["len(i)", "len(j)"] if blocks else ["queries", "keys"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..pipeline import Pass
-from . import fold_scales, fuse, inference, merge_projections, recognise, simplify
+from . import fold_masks, fold_scales, fuse, inference, merge_projections, recognise, simplify
 from .planned import planned
 
 PASSES: tuple[Pass, ...] = (
@@ -24,6 +24,12 @@ PASSES: tuple[Pass, ...] = (
         "softmax, log-softmax, LayerNorm, RMSNorm, GELUs, SiLU and attention by their meaning",
         "before anything that moves parts of them about",
         recognise.run,
+    ),
+    Pass(
+        "fold_masks",
+        "masks of places become bounds on the keys of each row; those that always hold go",
+        "after attention is known, before a pass looks at what it reads",
+        fold_masks.run,
     ),
     Pass(
         "fold_scales",

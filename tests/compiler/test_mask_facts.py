@@ -19,7 +19,7 @@ from transformula.compiler.masks import Facts, derive, never_empty
 BATCH = Axis("batch", Length("batch"))
 SEQ, TGT = Axis("seq", Length("seq"), BATCH), Axis("tgt", Length("tgt"), BATCH)
 KEY = Axis("key", Length("seq"), BATCH)
-I, T, J = ir.index(SEQ), ir.index(TGT), ir.index(KEY)
+ROW, TOP, COL = ir.index(SEQ), ir.index(TGT), ir.index(KEY)
 SIZE, ROWS = ir.size(KEY), ir.size(TGT)
 GOOD = ir.input_("good", (BATCH, KEY), "bool")
 PART = ir.input_("part", (BATCH, SEQ), "bool")
@@ -51,7 +51,8 @@ def table(one: Node | None, seq: int, tgt: int, rows: Axis = SEQ, seed: int = 0)
     if one is None:
         return np.ones(shape[1:], bool)
     made = Evaluator({**inputs, "prefix": np.array([seed % 5])}, lambda name, axes: np.zeros(0), lengths)(one)
-    return np.broadcast_to(align(made, one.axes, whole), shape)[0].astype(bool)
+    found: Array = np.broadcast_to(align(made, one.axes, whole), shape)[0].astype(bool)
+    return found
 
 
 def bounds(found: Facts) -> Node | None:
@@ -74,52 +75,52 @@ def agree(see: Node, rows: Axis = SEQ, lengths: tuple[int, ...] = (1, 2, 3, 5, 8
 # --- by hand -------------------------------------------------------------------------------------------------
 
 CAUSAL = [
-    say("<=", J, I),
-    say(">=", I, J),
-    ir.apply("not", say(">", J, I)),
-    say("<", J, say("+", I, 1)),
-    say("<=", say("-", J, I), 0),
-    say(">=", say("*", I, 3), say("*", number(3), J)),
-    say("<", say("-", J, I), Fraction(1, 2)),
-    ir.apply("or", say("<", J, I), say("==", J, I)),
-    both(say("<=", J, I), say("<", J, SIZE), say(">=", J, 0)),
-    say("<=", say("max", J, I), I),
-    say("==", say("max", say("-", J, I), 0), 0),
-    say("<=", J, say("-", say("+", I, SIZE), ir.size(SEQ))),
-    ir.apply("where", say("<=", J, I), ir.const(True), ir.const(False)),
+    say("<=", COL, ROW),
+    say(">=", ROW, COL),
+    ir.apply("not", say(">", COL, ROW)),
+    say("<", COL, say("+", ROW, 1)),
+    say("<=", say("-", COL, ROW), 0),
+    say(">=", say("*", ROW, 3), say("*", number(3), COL)),
+    say("<", say("-", COL, ROW), Fraction(1, 2)),
+    ir.apply("or", say("<", COL, ROW), say("==", COL, ROW)),
+    both(say("<=", COL, ROW), say("<", COL, SIZE), say(">=", COL, 0)),
+    say("<=", say("max", COL, ROW), ROW),
+    say("==", say("max", say("-", COL, ROW), 0), 0),
+    say("<=", COL, say("-", say("+", ROW, SIZE), ir.size(SEQ))),
+    ir.apply("where", say("<=", COL, ROW), ir.const(True), ir.const(False)),
 ]
 
 
 @pytest.mark.parametrize("number", range(len(CAUSAL)))
 def test_spellings_of_causality_are_one_fact(number: int) -> None:
     found = agree(CAUSAL[number])
-    assert found == Facts((), (affine.Form({I: 1}, 1),)), bounds(found)
+    assert found == Facts((), (affine.Form({ROW: 1}, 1),)), bounds(found)
     assert masks.offset(found.stop[0].node(), SEQ, KEY) == 1
 
 
 WINDOW = [
-    say("<=", ir.apply("abs", say("-", I, J)), 2),
-    say(">", number(3), ir.apply("abs", say("-", J, I))),
-    both(say("<=", say("-", I, J), 2), say("<=", say("-", J, I), 2)),
-    ir.apply("not", ir.apply("or", say("<", J, say("-", I, 2)), say(">", J, say("+", I, 2)))),
-    say("<=", say("max", say("-", I, J), say("-", J, I)), 2),
-    say("<=", say("/", ir.apply("abs", say("-", I, J)), 3), Fraction(2, 3)),
+    say("<=", ir.apply("abs", say("-", ROW, COL)), 2),
+    say(">", number(3), ir.apply("abs", say("-", COL, ROW))),
+    both(say("<=", say("-", ROW, COL), 2), say("<=", say("-", COL, ROW), 2)),
+    ir.apply("not", ir.apply("or", say("<", COL, say("-", ROW, 2)), say(">", COL, say("+", ROW, 2)))),
+    say("<=", say("max", say("-", ROW, COL), say("-", COL, ROW)), 2),
+    say("<=", say("/", ir.apply("abs", say("-", ROW, COL)), 3), Fraction(2, 3)),
 ]
 
 
 @pytest.mark.parametrize("number", range(len(WINDOW)))
 def test_spellings_of_a_window_are_one_fact(number: int) -> None:
-    assert agree(WINDOW[number]) == Facts((affine.Form({I: 1}, -2),), (affine.Form({I: 1}, 3),))
+    assert agree(WINDOW[number]) == Facts((affine.Form({ROW: 1}, -2),), (affine.Form({ROW: 1}, 3),))
 
 
 EVERYTHING = {
     "true": ir.const(True),
-    "any place": say(">=", J, 0),
-    "within the length": say("<", J, SIZE),
-    "earlier or later": ir.apply("or", say("<=", J, I), say(">", J, I)),
-    "not later or not earlier": ir.apply("not", both(say(">", J, I), say("<", J, I))),
-    "no distance is negative": say(">=", ir.apply("abs", say("-", I, J)), 0),
-    "a wide overlap": ir.apply("or", say("<=", J, say("+", I, 4)), say(">=", J, say("-", I, 1))),
+    "any place": say(">=", COL, 0),
+    "within the length": say("<", COL, SIZE),
+    "earlier or later": ir.apply("or", say("<=", COL, ROW), say(">", COL, ROW)),
+    "not later or not earlier": ir.apply("not", both(say(">", COL, ROW), say("<", COL, ROW))),
+    "no distance is negative": say(">=", ir.apply("abs", say("-", ROW, COL)), 0),
+    "a wide overlap": ir.apply("or", say("<=", COL, say("+", ROW, 4)), say(">=", COL, say("-", ROW, 1))),
 }
 
 
@@ -129,24 +130,26 @@ def test_a_relation_that_always_holds_is_nothing(name: str) -> None:
 
 
 EXACT: dict[str, tuple[Node, bool, bool]] = {
-    "a prefix of the example": (say("<", J, PREFIX), False, True),
-    "a prefix, then causal": (ir.apply("or", say("<", J, PREFIX), say("<=", J, I)), False, True),
-    "blocks": (say("==", say("//", I, 3), say("//", J, 3)), True, True),
-    "earlier blocks": (say(">=", say("//", I, 2), say("//", J, 2)), False, True),
-    "blocks and causal": (both(say("==", say("//", I, 3), say("//", J, 3)), say("<=", J, I)), True, True),
-    "every other row of keys": (say("<=", say("*", J, 2), I), False, True),
-    "twice as far": (say(">", say("*", J, 2), I), True, False),
-    "half as far": (say("<=", J, say("/", I, 2)), False, True),
-    "a third as far": (say("<", J, say("/", say("+", I, 1), 3)), False, True),
-    "later": (say(">", J, I), True, False),
-    "one place": (say("==", J, I), True, True),
-    "one row alone sees all": (ir.apply("or", say("==", I, 0), say("<=", ir.apply("abs", say("-", I, J)), 1)), True, True),
-    "rows of a kind are causal": (ir.apply("or", ir.apply("not", PART), say("<=", J, I)), False, True),
-    "rows of a kind see nothing": (both(PART, say("<=", J, I)), False, True),
-    "a choice by the row": (ir.apply("where", PART, say("<=", J, I), say(">=", J, I)), True, True),
-    "never": (both(say("<", J, I), say(">", J, I)), True, True),
+    "a prefix of the example": (say("<", COL, PREFIX), False, True),
+    "a prefix, then causal": (ir.apply("or", say("<", COL, PREFIX), say("<=", COL, ROW)), False, True),
+    "blocks": (say("==", say("//", ROW, 3), say("//", COL, 3)), True, True),
+    "earlier blocks": (say(">=", say("//", ROW, 2), say("//", COL, 2)), False, True),
+    "blocks and causal": (both(say("==", say("//", ROW, 3), say("//", COL, 3)), say("<=", COL, ROW)), True, True),
+    "every other row of keys": (say("<=", say("*", COL, 2), ROW), False, True),
+    "twice as far": (say(">", say("*", COL, 2), ROW), True, False),
+    "half as far": (say("<=", COL, say("/", ROW, 2)), False, True),
+    "a third as far": (say("<", COL, say("/", say("+", ROW, 1), 3)), False, True),
+    "later": (say(">", COL, ROW), True, False),
+    "one place": (say("==", COL, ROW), True, True),
+    "one row alone sees all": (
+        ir.apply("or", say("==", ROW, 0), say("<=", ir.apply("abs", say("-", ROW, COL)), 1)), True, True
+    ),
+    "rows of a kind are causal": (ir.apply("or", ir.apply("not", PART), say("<=", COL, ROW)), False, True),
+    "rows of a kind see nothing": (both(PART, say("<=", COL, ROW)), False, True),
+    "a choice by the row": (ir.apply("where", PART, say("<=", COL, ROW), say(">=", COL, ROW)), True, True),
+    "never": (both(say("<", COL, ROW), say(">", COL, ROW)), True, True),
     "an overlap": (
-        ir.apply("or", say("<=", ir.apply("abs", say("-", I, J)), 2), say("==", J, say("-", I, 3))), True, True
+        ir.apply("or", say("<=", ir.apply("abs", say("-", ROW, COL)), 2), say("==", COL, say("-", ROW, 3))), True, True
     ),
 }  # fmt: skip
 
@@ -160,17 +163,17 @@ def test_exact_bounds(name: str) -> None:
 
 DENSE: dict[str, tuple[Node, bool, bool]] = {
     "tokens of the key": (GOOD, False, False),
-    "tokens of the key, causal": (both(GOOD, say("<=", J, I)), False, True),
-    "every other key": (say("==", say("%", say("-", I, J), 2), 0), False, False),
+    "tokens of the key, causal": (both(GOOD, say("<=", COL, ROW)), False, True),
+    "every other key": (say("==", say("%", say("-", ROW, COL), 2), 0), False, False),
     "every other key of a window": (
-        both(say("==", say("%", say("-", I, J), 2), 0), say("<=", ir.apply("abs", say("-", I, J)), 3)), True, True
+        both(say("==", say("%", say("-", ROW, COL), 2), 0), say("<=", ir.apply("abs", say("-", ROW, COL)), 3)), True, True
     ),
-    "all but one": (say("!=", J, I), False, False),
+    "all but one": (say("!=", COL, ROW), False, False),
     "a window and the first key": (
-        ir.apply("or", say("==", J, 0), both(say("<=", J, I), say(">", J, say("-", I, 2)))), False, True
+        ir.apply("or", say("==", COL, 0), both(say("<=", COL, ROW), say(">", COL, say("-", ROW, 2)))), False, True
     ),
-    "far away": (say(">=", ir.apply("abs", say("-", I, J)), 2), False, False),
-    "a square": (say("<=", say("*", J, J), I), False, False),
+    "far away": (say(">=", ir.apply("abs", say("-", ROW, COL)), 2), False, False),
+    "a square": (say("<=", say("*", COL, COL), ROW), False, False),
 }  # fmt: skip
 
 
@@ -184,7 +187,7 @@ def test_what_is_no_bound_stays_as_the_rest(name: str) -> None:
 
 def test_two_lengths_keep_the_alignment_that_the_formula_says() -> None:
     """Top-left is j ≤ i, bottom-right adds what the keys have more; neither is the other."""
-    left, right = say("<=", J, T), say("<=", J, say("-", say("+", T, SIZE), ROWS))
+    left, right = say("<=", COL, TOP), say("<=", COL, say("-", say("+", TOP, SIZE), ROWS))
     assert agree(left, TGT).stop != agree(right, TGT).stop
     assert agree(right, TGT).rest is None
     assert masks.offset(agree(left, TGT).stop[0].node(), TGT, KEY) is None, "the lengths differ"
@@ -192,15 +195,15 @@ def test_two_lengths_keep_the_alignment_that_the_formula_says() -> None:
 
 def test_bounds_know_the_axes_of_the_row_alone() -> None:
     head = Axis("head", 3)
-    wide = say("<=", J, say("+", I, ir.index(head)))
+    wide = say("<=", COL, say("+", ROW, ir.index(head)))
     assert derive(wide, KEY, (BATCH, SEQ)) == Facts((), (), wide)
     assert derive(wide, KEY, (BATCH, SEQ, head)).rest is None
 
 
 def test_a_deep_relation_needs_no_recursion() -> None:
-    deep = say("<=", J, I)
+    deep = say("<=", COL, ROW)
     for turn in range(5000):
-        deep = both(deep, say("<", J, say("+", I, turn)))
+        deep = both(deep, say("<", COL, say("+", ROW, turn)))
     assert derive(deep, KEY, (BATCH, SEQ)).rest is not None
     assert never_empty(deep, KEY) == masks.NO_KEY_OF_ALL
 
@@ -209,7 +212,7 @@ def test_a_deep_relation_needs_no_recursion() -> None:
 
 
 def numbers() -> st.SearchStrategy[Node]:
-    leaves = st.sampled_from([I, J, I, J, SIZE, PREFIX]) | st.integers(-4, 6).map(number)
+    leaves = st.sampled_from([ROW, COL, ROW, COL, SIZE, PREFIX]) | st.integers(-4, 6).map(number)
 
     def grown(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
         two = st.tuples(st.sampled_from(["+", "-", "max", "min"]), inner, inner)
@@ -261,27 +264,27 @@ def test_the_range_of_a_form_holds_every_value(one: Node, seq: int) -> None:
 
 FULL = {
     "nothing is said": None,
-    "causal": say("<=", J, I),
-    "later": say(">=", J, I),
-    "a prefix": say("<", J, 3),
-    "a prefix, then causal": ir.apply("or", say("<", J, PREFIX), say("<=", J, I)),
-    "all but a window": say("<=", J, say("max", I, 4)),
-    "a window, and the first key": ir.apply("or", say("==", J, 0), say("<=", ir.apply("abs", say("-", I, J)), 1)),
-    "the last key": say("==", J, say("-", SIZE, 1)),
-    "earlier blocks": say(">=", say("//", I, 2), say("//", J, 2)),
-    "later by half": say(">=", say("*", J, 2), I),
-    "top-left": say("<=", J, T),
+    "causal": say("<=", COL, ROW),
+    "later": say(">=", COL, ROW),
+    "a prefix": say("<", COL, 3),
+    "a prefix, then causal": ir.apply("or", say("<", COL, PREFIX), say("<=", COL, ROW)),
+    "all but a window": say("<=", COL, say("max", ROW, 4)),
+    "a window, and the first key": ir.apply("or", say("==", COL, 0), say("<=", ir.apply("abs", say("-", ROW, COL)), 1)),
+    "the last key": say("==", COL, say("-", SIZE, 1)),
+    "earlier blocks": say(">=", say("//", ROW, 2), say("//", COL, 2)),
+    "later by half": say(">=", say("*", COL, 2), ROW),
+    "top-left": say("<=", COL, TOP),
 }
 MAY_BE_EMPTY = {
-    "a window": (say("<=", ir.apply("abs", say("-", I, J)), 1), masks.NO_KEY_OF_ALL),
-    "itself": (say("==", I, J), masks.NO_KEY_OF_ALL),
-    "strictly earlier": (say("<", J, I), masks.NO_KEY_OF_ALL),
-    "blocks": (say("==", say("//", I, 2), say("//", J, 2)), masks.NO_KEY_OF_ALL),
-    "all but itself": (say("!=", J, I), masks.NO_KEY_OF_ALL),
-    "bottom-right": (say("<=", J, say("-", say("+", T, SIZE), ROWS)), masks.NO_KEY_OF_ALL),
-    "a prefix that may be none": (say("<", J, PREFIX), masks.OF_TOKENS),
+    "a window": (say("<=", ir.apply("abs", say("-", ROW, COL)), 1), masks.NO_KEY_OF_ALL),
+    "itself": (say("==", ROW, COL), masks.NO_KEY_OF_ALL),
+    "strictly earlier": (say("<", COL, ROW), masks.NO_KEY_OF_ALL),
+    "blocks": (say("==", say("//", ROW, 2), say("//", COL, 2)), masks.NO_KEY_OF_ALL),
+    "all but itself": (say("!=", COL, ROW), masks.NO_KEY_OF_ALL),
+    "bottom-right": (say("<=", COL, say("-", say("+", TOP, SIZE), ROWS)), masks.NO_KEY_OF_ALL),
+    "a prefix that may be none": (say("<", COL, PREFIX), masks.OF_TOKENS),
     "tokens of the key": (GOOD, masks.OF_TOKENS),
-    "tokens of the row": (both(PART, say("<=", J, I)), masks.OF_TOKENS),
+    "tokens of the row": (both(PART, say("<=", COL, ROW)), masks.OF_TOKENS),
     "nothing": (ir.const(False), masks.NO_KEY_OF_ALL),
 }
 
