@@ -48,7 +48,7 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
     if "bias" in at:
         options.append(f"bias={_function(writer, at['bias'], axis, made, 'bias', blocks)}")
     if blocks:
-        options += [*bounded.row_bounds(writer, at), *(["full=True"] if one.get("full") else [])]
+        options += bounded.row_bounds(writer, at)
     name = "attention_within" if blocks else "attention"
     writer.need(name)
     return Call(tensors, options, made, own, name)
@@ -62,7 +62,8 @@ def write(writer: RowWriter, one: Node, call: Call) -> Value:
     name = writer.names.fresh(writer.origin(one).name or "heads")
     buffer, room = writer.room(one, shape)
     writer.explain(one)
-    writer.write(f"{name} = {call.name}({', '.join([*call.tensors, 'lengths', *call.options])}, out={room})")
+    guard = ["full=True"] if call.name != "attention" and one.get("full") else []
+    writer.write(f"{name} = {call.name}({', '.join([*call.tensors, 'lengths', *call.options, *guard])}, out={room})")
     if not call.heads:
         writer.write(f"{name} = {name}[:, 0]")
     return Value(name, "rows", (*call.heads, call.width), buffer=buffer)

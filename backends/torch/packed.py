@@ -15,6 +15,7 @@ from ..numpy.border_text import header, leading, lengths_of
 from ..numpy.mangling import Names
 from ..numpy.rows import RowWriter, only_length, relations
 from ..numpy.values import Unsupported, Value
+from . import bounded
 from .border import Border, bind_inputs, steps_of, stood_in, type_of_numbers
 from .weights import WeightNames
 from .writer import Dims, TorchWriter
@@ -58,7 +59,9 @@ class PackedTorchWriter(RowWriter, TorchWriter):
             if not rate.number:
                 raise Unsupported("attention whose weights are dropped at rates that differ")
             options.append(f"drop={rate.text} if self.training else 0.0")
-        text = f"attention({', '.join([*call.tensors, 'runs', *options])})"
+        if call.name == "attention_within" and "see" not in at and bounded.form(one) == bounded.Form(None, 0):
+            options.append("causal=True")
+        text = f"{call.name}({', '.join([*call.tensors, 'runs', *options])})"
         return Value(text if call.heads else f"{text}[:, 0]", "rows", (*call.heads, call.width))
 
     def places(self) -> TorchWriter:

@@ -70,7 +70,7 @@ def _attention(one: Node, ledger: Ledger, span: Span | None) -> Node:
 
 def _softmax(one: Node, ledger: Ledger, span: Span | None) -> Node:
     at, axis = kernels.parts(one), one["axis"]
-    if masks.derive(at["see"], axis, ()).everything:
+    if masks.derive(at["see"], axis, (a for a in at["see"].axes if a != axis)).everything:
         ledger.fired(NAME, "bounds", described(Facts(), axis, ()), span)
         return kernels.make("softmax", {"x": at["x"]}, _axes(one, [at["x"]]), axis=axis)
     _tell_of_rows(at["see"], axis, ledger, span)
@@ -105,6 +105,8 @@ def described(found: Facts, axis: Axis, rows: tuple[Axis, ...]) -> str:
         low, high = (masks.offset(end, row, axis) for end in (first, stop))
         if first is None and high is not None:
             return "causal" if high == 1 else f"causal, with {high - 1} keys more" if high > 1 else "strictly causal"
+        if low is not None and high is not None and low >= high:
+            return "no row sees a key"
         if low is not None and high is not None:
             return f"a window: {-low} keys before the row to {high - 1} after it"
     if first is None and stop is None:

@@ -166,7 +166,9 @@ DENSE: dict[str, tuple[Node, bool, bool]] = {
     "tokens of the key, causal": (both(GOOD, say("<=", COL, ROW)), False, True),
     "every other key": (say("==", say("%", say("-", ROW, COL), 2), 0), False, False),
     "every other key of a window": (
-        both(say("==", say("%", say("-", ROW, COL), 2), 0), say("<=", ir.apply("abs", say("-", ROW, COL)), 3)), True, True
+        both(say("==", say("%", say("-", ROW, COL), 2), 0), say("<=", ir.apply("abs", say("-", ROW, COL)), 3)),
+        True,
+        True,
     ),
     "all but one": (say("!=", COL, ROW), False, False),
     "a window and the first key": (
