@@ -3,15 +3,20 @@
 A kernel node has `name`, and `roles` naming its arguments; other attributes are listed with each kernel. Backends may
 have a fast form; one that has none expands the kernel back into the core.
 
-    softmax        x, see?                     axis          e^x / Σ e^x over the visible entries, 0 elsewhere
+    softmax        x, see?                     axis, full    e^x / Σ e^x over the visible entries, 0 elsewhere
     log_softmax    x                           axis          x - log Σ e^x
     layer_norm     x, gain?, shift?, bias?, residual?   axis, eps
     rms_norm       x, gain?, bias?, residual?           axis, eps
     gelu, gelu_tanh, silu, sigmoid, relu   x, bias?
-    attention      query, key, value, see?, bias?, drop?   axis (the keys), width (dk), scale; with a rate to drop
-                                                        weights by: site, steps, drawn (the axes of the draw, in order);
-                                                        for some rows of the draw: their numbers `at`, the axis picked
+    attention      query, key, value, see?, first?, stop?, bias?, drop?, at?   axis (the keys), width (dk), scale, full;
+                                                        with a rate to drop weights by: site, steps, drawn (the axes of
+                                                        the draw, in order); for some rows of the draw: their numbers
+                                                        `at`, the axis picked
     running_sum    x                           axis, loop    at each entry the sum up to it, hidden ones included
+
+`first` and `stop` are whole numbers of each row: it sees the keys first ≤ j < stop of which `see` holds (any of these
+may be missing). `full` says that every row surely sees a key, False that one may be empty and gives 0; it is no part of
+the meaning. Both are made by the pass fold_masks.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from . import ir
+from . import ir, masks
 from .ir import Axis, Node
 
 if TYPE_CHECKING:
@@ -142,7 +147,8 @@ def _attention(at: Parts, one: Node) -> Node:
     scores = ir.apply("*", number(one["scale"]), scores)
     if "bias" in at:
         scores = ir.apply("+", scores, at["bias"])
-    weights = make("softmax", {"x": scores, "see": at.get("see")}, _wide(scores, at.get("see")), axis=one["axis"])
+    see = relation(at, one["axis"])
+    weights = make("softmax", {"x": scores, "see": see}, _wide(scores, see), axis=one["axis"])
     if "drop" in at:
         at_site = {name: one[name] for name in SITE if one.get(name) is not None}
         axes, drawn = one["drawn"], [weights, at["drop"]]
@@ -152,6 +158,21 @@ def _attention(at: Parts, one: Node) -> Node:
             drawn.append(at["at"])
         weights = ir.node("random", drawn, axes, "real", draw="dropout", **at_site)
     return ir.contract(weights, at["value"], (one["axis"],))
+
+
+def relation(at: Parts, axis: Axis) -> Node | None:
+    """first ≤ j < stop and see: all that says which keys a row of attention sees; None for all of them."""
+    return masks.bounded(axis, at.get("first"), at.get("stop"), at.get("see"))
+
+
+def unbounded(one: Node) -> Node:
+    """The attention with its bounds as a part of the relation again."""
+    at = parts(one)
+    if "first" not in at and "stop" not in at:
+        return one
+    roles = {**at, "see": relation(at, one["axis"])}
+    kept = {role: roles[role] for role in ATTENTION if role in roles and role not in ("first", "stop")}
+    return make("attention", kept, one.axes, **{k: v for k, v in one.attrs.items() if k not in ("name", "roles")})
 
 
 def _running_sum(at: Parts, one: Node) -> Node:
@@ -183,6 +204,9 @@ KERNELS: dict[str, Kernel] = {
     )
 }
 """Every kernel by name."""
+
+ATTENTION = ("query", "key", "value", "see", "first", "stop", "bias", "drop", "at")
+"""The parts of an attention, in order."""
 
 SITE = ("site", "steps")
 """Attributes of a draw that tell it from every other one."""

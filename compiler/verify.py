@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..grammar.diagnostics import InternalError
 from . import ops
 from .ir import Graph, Node
-from .kernels import KERNELS, is_draw
+from .kernels import KERNELS, is_draw, parts
 
 LEAVES = ("input", "weight", "const", "table", "index", "position", "size", "counter", "carry")
 OPERATIONS = (
@@ -48,8 +48,23 @@ def _node(one: Node) -> None:
         raise InternalError(f"{one} is no kernel with {len(one.args)} parts")
     if one.op == "kernel" and ("drop" in one["roles"]) != is_draw(one):
         raise InternalError(f"{one} has a rate without a site, or a site without a rate")
+    if one.op == "kernel":
+        _mask(one)
     if one.op == "loop":
         _loop(one)
+
+
+def _mask(one: Node) -> None:
+    """A relation is truth values, a bound is a whole number of the row: the same for all keys."""
+    for role, part in parts(one).items():
+        if role == "see" and part.kind not in ("bool", "unknown"):
+            raise InternalError(f"{one} sees by numbers")
+        if role in ("first", "stop") and (one["name"] != "attention" or part.kind != "int" or one["axis"] in part.axes):
+            raise InternalError(f"{one} has a bound `{role}` that is no whole number of its rows")
+        if role in ("see", "first", "stop") and not set(part.axes) <= {*one.axes, one["axis"]}:
+            raise InternalError(f"{one} has axes of `{role}` that its result lacks")
+    if one.get("full") not in (None, True, False):
+        raise InternalError(f"{one} says of its rows {one['full']!r}")
 
 
 def _loop(one: Node) -> None:

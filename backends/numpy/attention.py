@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Node, walk
+from . import bounded
 from .values import Unsupported, Value, transposed
 
 if TYPE_CHECKING:
     from .rows import RowWriter
+    from .writer import Writer
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Call:
     width: Axis
     queries: str = ""
     rows: tuple[Axis, ...] = ()
+    name: str = "attention"
 
 
 def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
@@ -33,6 +37,9 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
     query, key, value = (writer.value(at[role]) for role in ("query", "key", "value"))
     width, axis = one["width"], one["axis"]
     some = query.lead == "examples"
+    if some:  # a few rows have no blocks: their bounds are a relation again
+        one = kernel_table.unbounded(one)
+        at = kernel_table.parts(one)
     if any(part.lead != "rows" for part in (key, value)) or not query.lead or any(p.wide for p in (query, key, value)):
         raise Unsupported("attention whose query or keys are not tokens")
     rows = tuple(a for a in query.dims if a.ragged) if some else ()
@@ -44,14 +51,19 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
         _with_heads(value, (*groups, own)),
     ]
     options = [f"scale={float(one['scale'])!r}"] if one["scale"] != 1 else []
-    if "see" in at:
-        options.append(f"see={_function(writer, at['see'], axis, (), 'see')}")
-    options.append("hidden=hidden")
+    seen = bounded.seen_rows(writer, at, axis)
+    blocks = bounded.is_bounded(at)
+    if seen.see is not None:
+        options.append(f"see={_function(writer, seen.see, axis, (), 'see', blocks)}")
+    options.append(f"hidden={seen.hidden}")
     if "bias" in at:
-        options.append(f"bias={_function(writer, at['bias'], axis, made, 'bias')}")
-    writer.need("attention")
+        options.append(f"bias={_function(writer, at['bias'], axis, made, 'bias', blocks)}")
+    if blocks:
+        options += bounded.row_bounds(writer, at)
+    name = "attention_within" if blocks else "attention"
+    writer.need(name)
     queries = "" if not some else writer.size(rows[0]) if rows else "1"
-    return Call(tensors, options, made, own, queries, rows)
+    return Call(tensors, options, made, own, queries, rows, name)
 
 
 def write(writer: RowWriter, one: Node, call: Call) -> Value:
@@ -62,7 +74,8 @@ def write(writer: RowWriter, one: Node, call: Call) -> Value:
     buffer, room = writer.room(one, shape)
     some = [f"np.full(len(lengths), {call.queries})", "key_lengths=lengths"] if call.queries else ["lengths"]
     writer.explain(one)
-    writer.write(f"{name} = attention({', '.join([*call.tensors, *some, *call.options])}, out={room})")
+    guard = ["full=True"] if call.name != "attention" and one.get("full") else []
+    writer.write(f"{name} = {call.name}({', '.join([*call.tensors, *some, *call.options, *guard])}, out={room})")
     if not call.heads:
         writer.write(f"{name} = {name}[:, 0]")
     if call.rows:
@@ -101,11 +114,15 @@ def _with_heads(value: Value, dims: tuple[Axis, ...], rows: tuple[Axis, ...] = (
     return f"{text}[:, None]" if len(dims) - len(rows) == 1 else text
 
 
-def _function(writer: RowWriter, one: Node, axis: Axis, heads: tuple[Axis, ...], wish: str) -> str:
-    """A relation (or bias) of places as a function of the numbers of queries and keys, written before its use."""
+def _function(
+    writer: RowWriter, one: Node, axis: Axis, heads: tuple[Axis, ...], wish: str, blocks: bool = False
+) -> str:
+    """A relation (or bias) of places as a function, written before its use.
+
+    It is called with the numbers of queries and keys; in blocks, with the places of some and the lengths of both.
+    """
     if not all(
-        leaf.op in ("index", "const", "table", "weight", "counter", "carry")
-        or (leaf.op == "size" and leaf["axis"].size == axis.size)
+        leaf.op in ("index", "size", "const", "table", "weight", "counter", "carry")
         for leaf in walk([one])
         if not leaf.args
     ):
@@ -120,14 +137,27 @@ def _function(writer: RowWriter, one: Node, axis: Axis, heads: tuple[Axis, ...],
     inner.lines, inner.used = writer.lines, writer.used
     inner.indent, inner.counters = writer.indent + 1, writer.counters
     query = rows[0] if rows else None
-    inner.by_axis = {axis: "keys", **({query: "queries"} if query is not None else {})}
+    sizes = _bind_places(inner, one, axis, query, blocks)
     writer.explain(one)
-    writer.write(f"def {name}(queries: int, keys: int) -> {inner.array}:")
+    places = [f"i: {inner.array}", f"j: {inner.array}"] if blocks else []
+    writer.write(f"def {name}({', '.join([*places, 'queries: int', 'keys: int'])}) -> {inner.array}:")
     inner.body([one])
     found = inner.value(one)
     assert writer.batch is not None
     dims = (*(heads if wish == "bias" else ()), query or writer.batch, axis)  # one entry where no query is named
-    sizes = [*(writer.size(a) for a in dims[:-2]), "queries", "keys"]
-    flat = ".reshape(-1, queries, keys)" if len(sizes) > 3 else ""
+    sizes = [*(writer.size(a) for a in dims[:-2]), *sizes]
+    flat = f".reshape(-1, {sizes[-2]}, {sizes[-1]})" if len(sizes) > 3 else ""
     inner.write(f"return {inner.broadcast(found, '', dims, sizes)}{flat}")
     return name
+
+
+def _bind_places(inner: Writer, one: Node, axis: Axis, query: Axis | None, blocks: bool) -> list[str]:
+    """What places and lengths are called inside the function; the texts of how many rows and columns it makes."""
+    inner.by_axis = {axis: "keys", **({query: "queries"} if query is not None else {})}
+    for leaf in walk([one]):
+        if leaf.op == "size":
+            own = leaf["axis"].size == axis.size
+            inner.memo[leaf] = Value("keys" if own else "queries", "", (), wide=True, number=True)
+        elif blocks and leaf.op == "index" and leaf["axis"].ragged:
+            inner.memo[leaf] = Value("j" if leaf["axis"] == axis else "i", "", (leaf["axis"],), wide=True)
+    return ["len(i)", "len(j)"] if blocks else ["queries", "keys"]

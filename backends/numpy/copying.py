@@ -105,7 +105,7 @@ class Library:
         )
 
 
-NUMPY = Library("transformula.backends.numpy", ("kernels", "dense", "border", "results", "files", "weights"))
+NUMPY = Library("transformula.backends.numpy", ("kernels", "spans", "dense", "border", "results", "files", "weights"))
 """The files of this folder that hold run-time functions, in the order in which they are copied."""
 
 names, copied = NUMPY.names, NUMPY.copied

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
-from . import border_text, copies, copying, example_border
+from . import border_text, bounded, copies, copying, example_border
 from .mangling import Names
 from .parameters import Parameters
 from .values import Unsupported, Value
@@ -40,6 +40,11 @@ class ExampleWriter(Writer):
     def _kernel(self, one: Node) -> Value:
         if copies.has_copy_form(one):
             return self.assigned(one, copies.write(self, one, kernel_table.parts(one)))
+        if one["name"] == "attention":
+            at = kernel_table.parts(one)
+            found = bounded.sides(one, at, self.batch)
+            assert found is not None
+            return self.assigned(one, bounded.of_example(self, one, at, found), "heads")
         return super()._kernel(one)
 
     def _position(self, one: Node) -> Value:
@@ -51,9 +56,7 @@ def write(graph: Graph) -> Written:
     from ..limits import mask_rows
     from .emit import CONSTANTS, METHODS, Written, _has_positions, _prepare, compiled_class
 
-    graph = graph.rewrite(
-        lambda one: kernel_table.expanded(one) if one.op == "kernel" and one["name"] == "attention" else one
-    )
+    graph = graph.rewrite(partial(_written_out, graph.batch))
     names = Names(
         (*copying.names(), *CONSTANTS, "given", "wanted", "positions", "results", "example", compiled_class(graph))
     )
@@ -86,6 +89,14 @@ def write(graph: Graph) -> Written:
     call = ["    " * 2 + line if line else "" for line in example_border.call(graph, lengths, masks, positions)]
     body = _function(graph, arguments, lengths, positions, writer.lines)
     return Written(writer, prepare, call, body, writer.used | needs | set(NEEDS if lengths else NEEDS_OF_ALL))
+
+
+def _written_out(batch: Axis | None, one: Node) -> Node:
+    """Attention as scores, shares and a product, but within bounds, where most scores are never looked at."""
+    if one.op != "kernel" or one["name"] != "attention":
+        return one
+    bounds = bounded.sides(one, kernel_table.parts(one), batch)
+    return kernel_table.expanded(one) if bounds is None else one
 
 
 def bind_input(writer: Writer, one: Node, name: str, shape: tuple[str, tuple[Axis, ...]]) -> None:

@@ -20,7 +20,7 @@ from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
 from ..numpy.values import Unsupported
 from ..pages import module_template, tidy
-from . import packed
+from . import bounded, packed
 from .border import Border, bind_inputs, border_names, entering, result
 from .losses import Losses
 from .reserved import LOCALS, METHODS, PACKED_LOCALS
@@ -28,7 +28,7 @@ from .weights import WeightNames
 from .writer import TorchWriter
 
 LAYOUTS = ("padded", "packed")
-LIBRARY = Library("transformula.backends.torch", ("functions", "packing"))
+LIBRARY = Library("transformula.backends.torch", ("functions", "packing", "spans"))
 SKIP = ("inference", "deadness", "fold_scales", "merge_projections", "fuse", "unpad", "schedule")
 """The module can be trained, so dropout stays; all parameters stay and learn; torch looks after memory."""
 
@@ -70,7 +70,7 @@ def emit(compiled: Compiled, layout: str = "padded") -> str:
                 return text
             except Unsupported as reason:
                 compiled.ledger.refused("unpad", "packed", packed.LAW, str(reason))
-        return _module(compiled, graph, _padded)
+        return _module(compiled, bounded.with_forms(graph, compiled.ledger), _padded)
     except Unsupported as fault:
         raise error("X992", f"`{compiled.entry}` cannot be written with PyTorch yet: {fault}") from None
 

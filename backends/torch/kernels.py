@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Length, Node
 from ..numpy.values import Unsupported, Value, aligned, transposed
+from . import bounded
 
 if TYPE_CHECKING:
     from .writer import TorchWriter
@@ -136,11 +137,12 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     if any(not set(heads) <= set(part.dims) for part in (key, value)):  # grouped queries: a key serves a group
         k = f"{k}.expand({', '.join([*sizes, writer.size(axis), writer.size(width)])})"
         v = f"{v}.expand({', '.join([*sizes, writer.size(axis), writer.size(depth)])})"
-    dims = (*lead, rows[0], axis)
-    arguments = [q, k, v, f"attn_mask={_mask(writer, at, axis, dims)}", f"scale={float(one['scale'])!r}"]
-    if rate is not None:
-        arguments.insert(-1, f"dropout_p={rate.text} if self.training else 0.0")
-    text = f"F.scaled_dot_product_attention({', '.join(arguments)})"
+    if one.get("form") is not None:
+        text = bounded.call(writer, one, (q, k, v), rate, heads)
+    else:
+        arguments = [q, k, v, f"attn_mask={_mask(writer, at, axis, (*lead, rows[0], axis))}"]
+        arguments += [] if rate is None else [f"dropout_p={rate.text} if self.training else 0.0"]
+        text = f"F.scaled_dot_product_attention({', '.join(arguments)}, scale={float(one['scale'])!r})"
     made = Value(text, "", (*lead, rows[0], depth), reorder="permute")
     if one_row:
         made = Value(f"{made.wrapped}[..., 0, :]", "", (*lead, depth), reorder="permute")

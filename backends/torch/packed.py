@@ -15,6 +15,7 @@ from ..numpy.border_text import header, leading, lengths_of
 from ..numpy.mangling import Names
 from ..numpy.rows import RowWriter, only_length, relations
 from ..numpy.values import Unsupported, Value
+from . import bounded
 from .border import Border, bind_inputs, steps_of, stood_in, type_of_numbers
 from .weights import WeightNames
 from .writer import Dims, TorchWriter
@@ -60,7 +61,9 @@ class PackedTorchWriter(RowWriter, TorchWriter):
             options.append(f"drop={rate.text} if self.training else 0.0")
         if call.queries:
             options.append(f"queries={call.queries}")
-        text = f"attention({', '.join([*call.tensors, 'runs', *options])})"
+        if call.name == "attention_within" and "see" not in at and bounded.form(one) == bounded.Form(None, 0):
+            options.append("causal=True")
+        text = f"{call.name}({', '.join([*call.tensors, 'runs', *options])})"
         text = text if call.heads else f"{text}[:, 0]"
         if call.rows:
             text = f"{text}.unflatten(0, (-1, {call.queries}))"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..pipeline import Pass
-from . import deadness, fold_scales, fuse, inference, merge_projections, push_picks, recognise, simplify
+from . import deadness, fold_masks, fold_scales, fuse, inference, merge_projections, push_picks, recognise, simplify
 from .planned import planned
 
 PASSES: tuple[Pass, ...] = (
@@ -36,6 +36,12 @@ PASSES: tuple[Pass, ...] = (
         "what no result feels goes: biases of keys, softmax under argmax, divisors under unit length",
         "after attention is known; before weights are merged, which would hide the biases",
         deadness.run,
+    ),
+    Pass(
+        "fold_masks",
+        "masks of places become bounds on the keys of each row; those that always hold go",
+        "after picks, whose rows may see all keys; before a pass looks at what attention reads",
+        fold_masks.run,
     ),
     Pass(
         "fold_scales",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .. import ir, kernels
+from .. import ir, kernels, masks
 from ..ir import Graph, Node
 from ..ledger import Ledger
 from ..rules.algebra import is_map
@@ -159,8 +159,7 @@ def _sums_to_one(one: Node) -> str:
     """'' if the weights of each query sum to 1."""
     if kernels.is_draw(one):
         return "weights are dropped, so they do not sum to 1"
-    see = kernels.parts(one).get("see")
-    return "" if see is None else "a query may see no key"
+    return masks.never_empty(kernels.relation(kernels.parts(one), one["axis"]), one["axis"])
 
 
 def _moved_biases(graph: Graph, ledger: Ledger) -> Graph:

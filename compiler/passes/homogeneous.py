@@ -3,8 +3,8 @@
     x / ‖x‖ of x = y / c is y / ‖y‖            so is the cosine of two mean-pooled embeddings that of the sums
 
 The degree of a value in x says how it grows with x: 1 for x and ‖x‖, 2 for x · x, 0 for x / ‖x‖ and for x > 0. A value
-of degree 0 does not feel a positive factor of x. Precondition: all that reads x ends in values of degree 0; what is added
-to x or compared with it (an ε inside the norm), and what stands under another function (a softmax), has no degree.
+of degree 0 does not feel a positive factor of x. Precondition: all that reads x ends in values of degree 0; what is
+added to x or compared with it (an ε inside the norm), and what stands under another function (a softmax), has no degree.
 """
 
 from __future__ import annotations

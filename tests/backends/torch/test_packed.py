@@ -22,7 +22,6 @@ from transformula.backends.torch.packing import Packing
 
 PADDED = {
     "shaw": "a value has two lengths of one example outside attention",
-    "token_mask": "a value has two lengths of one example outside attention",
     "deberta": "a value has two lengths of one example outside attention",
     "maps": "a value has two lengths of one example outside attention",
     "shift": "a pick along a length by numbers of tokens",

@@ -94,7 +94,10 @@ def given_draws(left: list[Kept]) -> Iterator[None]:
         batch, *rest = (axis.name for axis in one.axes)
         order = [batch, *(name for name in rest if name not in ("seq", "key")), "seq", "key"]
         mask = np.array(kept).transpose([[batch, *rest].index(name) for name in order])
-        bias = how["attn_mask"]
+        bias = how.get("attn_mask")
+        if how.get("is_causal"):
+            assert bias is None
+            bias = torch.ones((q.shape[-2], k.shape[-2]), dtype=torch.bool).tril()
         scores = q @ k.mT * how["scale"]
         if bias is not None:
             scores = scores.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else scores + bias
