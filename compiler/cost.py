@@ -20,6 +20,7 @@ from fractions import Fraction
 from . import kernels, ops
 from .ir import Axis, Graph, Length, Node, ordered, union
 from .passes.parameters import has_weight, parameters_among, stack_picks
+from .rules.algebra import number
 from .sizes import USUAL, Sizes
 
 LEAVES = ("input", "weight", "const", "table", "counter", "carry", "size")
@@ -144,6 +145,8 @@ class Pricer:
             return every * max(1, math.ceil(math.log2(max(2, self.sizes.extent(one["axis"]))))), 0
         if one.op == "reduce":
             return every * (2 if one["reduction"] == "norm" else 1), 0
+        if one.op == "map" and one["fn"] == "*" and any(number(arg) == 1 for arg in one.args):
+            return 0, 0  # the scale of attention, once it is in the weights
         return (every if one.op in ("map", "random") else 0), 0
 
     def _read(self, one: Node) -> int:
