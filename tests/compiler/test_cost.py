@@ -190,7 +190,7 @@ def test_views_cost_nothing() -> None:
 @pytest.mark.parametrize("name", [*zoo.NAMES])
 def test_parameters_are_the_weights_that_are_read(name: str) -> None:
     graph = graph_of(name, until="formula")
-    assert cost.costs(graph).parameters == sum(math.prod(map(int, one.shape)) for one in graph.weights)  # type: ignore[arg-type]
+    assert cost.costs(graph).parameters == sum(math.prod(map(int, one.shape)) for one in graph.weights)  # type: ignore[arg-type, misc]
 
 
 def test_a_tied_weight_counts_once() -> None:
