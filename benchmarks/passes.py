@@ -3,9 +3,9 @@
     python benchmarks/passes.py
     python benchmarks/passes.py --runs 15 --only unpad
 
-The ratio of the operations that both should make (compiler/cost.py) stands beside the ratio of the times measured. Every
-round runs both modules, in a new order; ratios are taken round by round, and the median is told. A case whose pass the
-compiler has not is left out, with the reason.
+The ratio of the operations that both should make (compiler/cost.py) stands beside the ratio of the times measured.
+Every round runs both modules, in a new order; ratios are taken round by round, and the median is told. A case whose
+pass the compiler has not is left out, with the reason.
 """
 
 from __future__ import annotations

@@ -207,13 +207,14 @@ class Pricer:
                 args = one.args[: one["slots"]] if one.op == "loop" else one.args  # its body reads the rest
                 read.update((arg, None) for arg in args if arg in self.static and has_weight(arg))
         read.update((root, None) for root in self.graph.roots if root in self.static and has_weight(root))
+        return sum(self.held(one) for one in read)
+
+    def held(self, one: Node) -> int:
+        """The memory of a parameter as it is prepared: for every entry of the stacks that it is chosen from."""
         stacks = {weight.name: weight.stack for weight in self.graph.weights}
-        total = 0
-        for one in read:
-            picks = stack_picks(one, stacks)
-            often = self.times(one) if picks is None else math.prod(self.sizes.extent(axis) for axis in picks)
-            total += self.bytes(one) * often
-        return total
+        picks = stack_picks(one, stacks)
+        often = self.times(one) if picks is None else math.prod(self.sizes.extent(axis) for axis in picks)
+        return self.bytes(one) * often
 
 
 def is_view(one: Node) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..pipeline import Pass
-from . import fold_scales, fuse, inference, merge_projections, push_picks, recognise, simplify
+from . import fold_scales, fuse, inference, merge_projections, push_picks, reassociate, recognise, simplify
 from .planned import planned
 
 PASSES: tuple[Pass, ...] = (
@@ -30,6 +30,12 @@ PASSES: tuple[Pass, ...] = (
         "rows that nobody reads are not computed: selections move towards the inputs",
         "after attention is known, whose keys stay whole; before weights are merged, which a row would not need",
         push_picks.run,
+    ),
+    Pass(
+        "reassociate",
+        "chains of products in the order that costs least; no weight becomes a bigger one",
+        "after rows that nobody reads are gone, which decide what is cheaper; before weights are scaled and merged",
+        reassociate.run,
     ),
     Pass(
         "fold_scales",

@@ -4,11 +4,11 @@ Q = x @ W_Q + b_Q, K = x @ W_K, V = x @ W_V + b_V  →  y = x @ [W_Q; W_K; W_V] 
 The weights are put together once, when they are loaded. Preconditions: the same value and the same axes consumed,
 out-axes of one shape, weights that no input changes.
 
-By cost: the operations are the same, the value is read once. Measured on a CPU (benchmarks/passes.py, encoder layers of
-384 and 768, ratio without : with) that is 1.03 to 1.09 at one row, 1.00 to 1.02 at 32 and 1024, and no loss anywhere, so
-it is done wherever weights are prepared anyhow. Zeros for a missing bias are added to every row: they may make up
+By cost: the operations are the same, the value is read once. Measured on a CPU (benchmarks/passes.py, encoder layers
+of 384 and 768, time without : with) that is 1.03 to 1.09 at one row, 1.00 to 1.02 at 32 and 1024, and no loss anywhere,
+so it is done wherever weights are prepared anyhow. Zeros for a missing bias are added to every row: they may make up
 `MOST_ZEROS` of the operations. A PyTorch module leaves the pass out (SKIP of its emit.py): its weights are parameters,
-and to put them together at each call costs more (ratio 0.3 to 1.05) than one product saves (0.92 to 1.04).
+and to put them together at each call costs more (0.3 to 1.05) than one product saves (0.92 to 1.04).
 """
 
 from __future__ import annotations
