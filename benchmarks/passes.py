@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.encode import use_threads
+from benchmarks.threads import use_threads
 from transformula.backends.program import Program
 from transformula.backends.program import compile as compile_program
 from transformula.compiler import cost, pipeline
-from transformula.compiler.ir import Graph
+from transformula.compiler.ir import Graph, Length, Weight
 from transformula.compiler.sizes import Sizes
 
 Array = NDArray[Any]
@@ -110,6 +110,11 @@ CASES = (
 """What is measured by default."""
 
 
+def sizes_of(weight: Weight) -> list[int]:
+    """The shape of a weight."""
+    return [size for size in weight.shape if isinstance(size, int)]
+
+
 def random_weights(graph: Graph) -> dict[str, Any]:
     """Small weights in the spec's layout; stacks are lists, as a checkpoint gives them."""
     draw = np.random.default_rng(0)
@@ -118,7 +123,7 @@ def random_weights(graph: Graph) -> dict[str, Any]:
         return [nested(one, depth - 1) for one in array] if depth else array
 
     return {
-        one.name: nested(draw.standard_normal(one.shape, np.float32) * np.float32(0.02), len(one.stack))  # type: ignore[arg-type]
+        one.name: nested(draw.standard_normal(sizes_of(one), np.float32) * np.float32(0.02), len(one.stack))
         for one in graph.weights
     }
 
@@ -127,15 +132,18 @@ def inputs(graph: Graph, case: Case) -> dict[str, Array]:
     """A padded batch of the case's lengths: ids, or random numbers for what is no id."""
     draw = np.random.default_rng(0)
     sizes = case.sizes
-    (length,) = {axis.size for one in graph.inputs for axis in one.axes if axis.ragged and axis.owner is not None}
-    lengths = np.array(sizes.each(length))  # type: ignore[arg-type]
+    found = {axis.size for one in graph.inputs for axis in one.axes if axis.owner is not None}
+    (length,) = (size for size in found if isinstance(size, Length))
+    lengths = np.array(sizes.each(length))
     made = {"attention_mask": (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)}
     for one in graph.inputs:
         if not one.required or one.name in case.given:
             continue
         shape = [int(sizes.extent(axis)) for axis in one.axes]
-        ids = one.name.endswith("_ids")
-        made[one.name] = draw.integers(5, 90, shape) if ids else draw.standard_normal(shape).astype(np.float32)
+        if one.name.endswith("_ids"):
+            made[one.name] = draw.integers(1, case.settings["vocab"], shape)
+        else:
+            made[one.name] = draw.standard_normal(shape, np.float32)
     return made | {name: make(sizes) for name, make in case.given.items()}
 
 
@@ -146,7 +154,7 @@ def runner(program: Program, weights: dict[str, Any], given: dict[str, Array]) -
     from transformula.backends.numpy.loading import forward
 
     _, model = forward(program, weights, "float32", 1, None)
-    return lambda: model(**given)  # type: ignore[no-any-return]
+    return lambda: model(**given)
 
 
 def torch_runner(program: Program, weights: dict[str, Any], given: dict[str, Array]) -> Run:

@@ -4,6 +4,7 @@
     scalar function, draw, reduction         1 operation an entry of all its axes
     view (rename, split, slice, state)       nothing
     recognised meaning                       what its core graph computes; it reads its arguments and writes its result
+    attention with bounds (first, stop)      the pairs of rows and keys that lie within them
     inside a loop                            times the number of steps; what does not depend on the step: once
 
 Values are float32, relations a byte an entry. What only weights go into is prepared once, when a model is loaded, and
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from . import kernels, ops
-from .ir import Axis, Graph, Length, Node, ordered, union
+from .ir import Axis, Graph, Node, ordered, union
 from .passes.parameters import has_weight, parameters_among, stack_picks
 from .rules.algebra import number
 from .sizes import USUAL, Sizes
@@ -179,12 +180,9 @@ class Pricer:
         """The share of queries and keys that attention with bounds looks at, for what it computes of each pair."""
         if one["name"] != "attention" or one["axis"] not in union((part, *part.args)):
             return Fraction(1)
-        axis = one["axis"]
-        longest = self.sizes.extent(axis)
-        each = self.sizes.each(axis.size) if self.packed and isinstance(axis.size, Length) else (longest,)
-        pairs = sum(length * length for length in each)
-        seen = sum(visible_pairs(length, bool(one.get("causal")), one.get("window")) for length in each)
-        return Fraction(seen, pairs) if pairs else Fraction(1)
+        from .bounds import visible_share  # it computes with arrays, and to compile a model takes none
+
+        return visible_share(one, self.sizes, self.packed)
 
     def costs(self) -> Costs:
         """The costs of every node and what the graph needs once, when it is loaded."""
@@ -229,13 +227,6 @@ def _numbers(one: Node) -> tuple[Node, ...]:
     return one.args if one.op == "past" else one.args[1:]
 
 
-def visible_pairs(length: int, causal: bool, window: int | None) -> int:
-    """How many (query, key) pairs of a text are visible: all, no later key, none further away than the window."""
-    reach = length - 1 if window is None else min(window, length - 1)
-    earlier = length + reach * length - reach * (reach + 1) // 2
-    return earlier if causal else 2 * earlier - length
-
-
 def costs(graph: Graph, sizes: Sizes = USUAL) -> Costs:
     """What the graph costs for these run-time sizes, by node and in all."""
     return Pricer(graph, sizes).costs()
@@ -244,6 +235,14 @@ def costs(graph: Graph, sizes: Sizes = USUAL) -> Costs:
 def flops(graph: Graph, sizes: Sizes = USUAL) -> int:
     """The scalar operations of one run."""
     return costs(graph, sizes).total.flops
+
+
+def rows(graph: Graph, sizes: Sizes = USUAL) -> int:
+    """The rows that go through products with weights in one run, each as often as it does."""
+    price = Pricer(graph, sizes)
+    found = [one for one in price.order if one.op == "contract" and one not in price.static]
+    with_weights = [one for one in found if price.static.intersection(one.args)]
+    return sum(rows_of(one, sizes, price.packed) * price.times(one) for one in with_weights)
 
 
 def rows_of(one: Node, sizes: Sizes = USUAL, packed: bool = False) -> int:

@@ -28,7 +28,8 @@ class Event:
 class Figures:
     """What a graph costs: operations of one run (in all, in products), bytes it moves and holds at most, parameters.
 
-    `load_` tells what is done once, when weights are loaded, and the memory of the weights as a run reads them.
+    `load_` tells what is done once, when weights are loaded, and the memory of the weights as a run reads them; `rows`
+    how many rows go through products with weights, each as often as it does.
     """
 
     flops: int
@@ -39,6 +40,7 @@ class Figures:
     parameter_bytes: int
     load_flops: int
     load_bytes: int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def explained(compiled: Compiled, sizes: Sizes = USUAL) -> Report:
 
 
 def figures(graph: Graph, sizes: Sizes = USUAL) -> Figures:
-    """The costs of a graph in eight numbers."""
+    """The costs of a graph in nine numbers."""
     found = cost.costs(graph, sizes)
     run = found.total
     return Figures(
@@ -119,6 +121,7 @@ def figures(graph: Graph, sizes: Sizes = USUAL) -> Figures:
         found.parameter_bytes,
         found.prepared.flops,
         found.prepared_bytes,
+        cost.rows(graph, sizes),
     )
 
 

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "explained" / "attention.txt"
 COSTS = {
     "flops", "product_flops", "bytes", "peak_bytes", "parameters", "parameter_bytes", "load_flops", "load_bytes",
+    "rows",
 }  # fmt: skip
 
 
@@ -86,8 +87,8 @@ def test_units() -> None:
 def test_only_what_reads_differently_is_a_change() -> None:
     from transformula.compiler.explain import Figures
 
-    before = Figures(1000, 900, 4096, 2048, 10, 40, 0, 40)
+    before = Figures(1000, 900, 4096, 2048, 10, 40, 0, 40, 7)
     assert change(before, before) == ""
-    assert change(before, Figures(1000, 900, 2048, 2048, 10, 40, 5, 40)) == (
+    assert change(before, Figures(1000, 900, 2048, 2048, 10, 40, 5, 40, 7)) == (
         "4.0 KiB → 2.0 KiB moved, 0 FLOP → 5 FLOP once, at load"
     )

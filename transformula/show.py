@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .grammar.diagnostics import Diagnostic, Span, TransformulaError
-from .units import change, total
+from .units import by_kind, change, total
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,7 +151,7 @@ def explain_report(report: Report, as_json: bool) -> None:
     if not report.chapters:
         console.print(Text("no pass ran", "dim"))
     console.print()
-    console.print(Text.assemble(("total", "bold"), f"  {total(report.cost, report.cost_at_last)}"))
+    _total(console, report)
     for loss in report.losses:
         _loss(console, loss)
 
@@ -165,9 +165,9 @@ def _chapter(console: Console, chapter: Chapter) -> None:
     for sign, style, events in (("+", "green", chapter.fired), ("-", "yellow", chapter.refused)):
         for event in events:
             console.print(Text.assemble((f"  {sign} ", style), *_event(event)))
-    if not (chapter.fired or chapter.refused):
-        console.print(Text("  nothing to do", "dim"))
     changed = change(chapter.cost_before, chapter.cost_after)
+    if not (chapter.fired or chapter.refused or changed):
+        console.print(Text("  nothing to do", "dim"))
     if changed:
         console.print(Text(f"  {changed}", "cyan"))
 
@@ -182,7 +182,14 @@ def _loss(console: Console, loss: Report) -> None:
     for chapter in loss.chapters:
         if chapter.fired or chapter.refused:
             _chapter(console, chapter)
-    console.print(Text.assemble(("total", "bold"), f"  {total(loss.cost, loss.cost_at_last)}"))
+    _total(console, loss)
+
+
+def _total(console: Console, report: Report) -> None:
+    from rich.text import Text
+
+    console.print(Text.assemble(("total", "bold"), f"  {total(report.cost, report.cost_at_last)}"))
+    console.print(Text(f"  {by_kind(report.kinds)}", "dim"))
 
 
 def _event(event: Event) -> list[str | tuple[str, str]]:

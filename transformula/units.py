@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def change(before: Figures, after: Figures) -> str:
     """What a pass changed, as 45.0 MiB → 33.0 MiB; nothing of what reads the same before and after."""
     pairs = (
         (flops(before.flops), flops(after.flops), ""),
+        (number(before.rows), number(after.rows), " rows through weights"),
         (size(before.bytes), size(after.bytes), " moved"),
         (size(before.peak_bytes), size(after.peak_bytes), " at peak"),
         (number(before.parameters), number(after.parameters), " parameters"),
@@ -56,6 +58,12 @@ def total(before: Figures, after: Figures) -> str:
     if after.load_flops:
         told.append(f"{flops(after.load_flops)} once, at load ({size(after.load_bytes)} of prepared weights)")
     return ", ".join(told)
+
+
+def by_kind(kinds: Mapping[str, int]) -> str:
+    """The operations of each kind, the most first."""
+    found = sorted(((count, kind) for kind, count in kinds.items() if count), reverse=True)
+    return ", ".join(f"{kind} {flops(count)}" for count, kind in found)
 
 
 def _moved(before: str, after: str) -> str:

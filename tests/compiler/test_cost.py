@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,29 +145,33 @@ def test_a_recognised_meaning_costs_what_it_computes() -> None:
     assert found.written == LAYERS * 2 * 6 * HEAD * DK * 4
 
 
-def attention_with(**bounds: Any) -> Graph:
+def attention_with(first: int | None, stop: int | None) -> Graph:
+    """Attention in which row i sees the keys from i + first to i + stop, the last one left out."""
     batch = Axis("batch", Length("batch"))
     seq, key, dk = Axis("seq", Length("seq"), batch), Axis("key", Length("seq"), batch), Axis("dk", 5)
     q = ir.input_("q", (batch, seq, dk), "real")
     k, v = (ir.input_(name, (batch, key, dk), "real") for name in "kv")
-    made = ir.kernel("attention", (q, k, v), (batch, seq, dk), roles=("query", "key", "value"),
-                     axis=key, width=dk, scale=1, **bounds)  # fmt: skip
+    parts = {"query": q, "key": k, "value": v}
+    for role, offset in (("first", first), ("stop", stop)):
+        if offset is not None:
+            parts[role] = ir.apply("+", ir.index(seq), ir.const(offset))
+    made = ir.kernel("attention", parts.values(), (batch, seq, dk), roles=tuple(parts), axis=key, width=dk, scale=1)
     return Graph("A", (ir.Output("y", made, made.axes),), (), (), {}, batch, frozenset({"unpad"}))
 
 
-@pytest.mark.parametrize("bounds", [{}, {"causal": True}, {"causal": True, "window": 2}, {"window": 1}], ids=str)
-def test_bounds_of_attention_leave_pairs_out(bounds: dict[str, Any]) -> None:
-    each = (6, 1, 4)
-    far = bounds.get("window", 99)
-    pairs = sum(
-        1
-        for n in each
-        for i in range(n)
-        for j in range(n)
-        if abs(i - j) <= far and (j <= i or not bounds.get("causal"))
-    )
-    found = cost.costs(attention_with(**bounds), Sizes(lengths={"seq": each})).total
-    assert found.products == 4 * 5 * pairs
+@pytest.mark.parametrize("bounds", [(None, None), (None, 1), (-2, 1), (-1, 2), (0, None)], ids=str)
+def test_bounds_of_attention_leave_pairs_out(bounds: tuple[int | None, int | None]) -> None:
+    each = (6, 1, 0, 4)
+    first, stop = bounds
+
+    def seen(i: int, j: int) -> bool:
+        return (first is None or j >= i + first) and (stop is None or j < i + stop)
+
+    pairs = [sum(seen(i, j) for i in range(n) for j in range(n)) for n in each]
+    graph = attention_with(first, stop)
+    assert cost.costs(graph, Sizes(lengths={"seq": each})).total.products == 4 * 5 * sum(pairs)
+    padded = replace(graph, plan=frozenset())
+    assert cost.costs(padded, Sizes(lengths={"seq": each})).total.products == 4 * 5 * 4 * pairs[0]
 
 
 def test_kinds_add_up_to_the_total() -> None:
@@ -278,6 +283,8 @@ def test_rows_of_values() -> None:
     assert cost.rows_of(attention, sizes, packed=True) == 11
     assert cost.rows_of(pooled, sizes) == 3
     assert cost.rows_of(ir.const(1)) == 1
+    assert cost.rows(graph, sizes) == LAYERS * 4 * 11 + 3  # QKV, O and two of the feed-forward part; the pooler
+    assert cost.rows(graph_of("bert", without=("unpad",)), sizes) == LAYERS * 4 * 21 + 3
 
 
 def test_folded_scales_multiply_no_scores() -> None:
