@@ -135,7 +135,7 @@ def inputs(graph: Graph, case: Case) -> dict[str, Array]:
     found = {axis.size for one in graph.inputs for axis in one.axes if axis.owner is not None}
     (length,) = (size for size in found if isinstance(size, Length))
     lengths = np.array(sizes.each(length))
-    made = {"attention_mask": (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)}
+    made: dict[str, Array] = {"attention_mask": (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)}
     for one in graph.inputs:
         if not one.required or one.name in case.given:
             continue
