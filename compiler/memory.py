@@ -2,7 +2,8 @@
 
 A value lives from the node that makes it to the last one that reads it; a view keeps what it looks into alive. Inputs
 live to the last reader, too, results to the end; parameters are not values. Where the plan has `schedule`, a scalar
-function or a norm writes over an argument of its size that nobody reads any more.
+function or a norm writes over an argument of its size that nobody reads any more. It is what the values need: a module
+holds more, since its kernels have memory of their own and its buffers keep their size.
 """
 
 from __future__ import annotations

@@ -215,6 +215,22 @@ def test_what_only_weights_go_into_is_done_at_load() -> None:
 # --- memory --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", zoo.NAMES)
+def test_the_peak_holds_every_value_and_its_arguments(name: str) -> None:
+    """At every stage; a schedule and packing never need more."""
+    made = zoo.whole(name).compiled
+    for stage in made.stages:
+        price = cost.Pricer(stage.graph)
+        scan = memory.Scan(price, True)
+        peak = memory.peak_bytes(stage.graph)
+        inputs = {one for one in price.order if one.op == "input"}
+        for one in price.order:
+            parts = {memory.base_of(arg) for arg in one.args} & inputs
+            assert peak >= scan.size(one) + sum(scan.size(part) for part in parts)
+    peaks = [memory.peak_bytes(one.graph, Sizes(fill=0.3)) for one in made.stages[-3:]]
+    assert peaks[0] >= peaks[1] >= peaks[2]
+
+
 def chain(scheduled: bool, *functions: str) -> int:
     """The peak of functions one after the other over 10 numbers."""
     one: Node = ir.input_("x", (Axis("a", 10),), "real")
