@@ -93,7 +93,7 @@ class Pricer:
     """Prices the nodes of one graph for given sizes."""
 
     def __init__(self, graph: Graph, sizes: Sizes = USUAL) -> None:
-        self.graph, self.sizes = graph, sizes
+        self.graph, self.sizes = graph, sizes.of(graph)
         self.packed = "unpad" in graph.plan
         self.order = graph.nodes()
         self.static = parameters_among(self.order)
@@ -242,7 +242,7 @@ def rows(graph: Graph, sizes: Sizes = USUAL) -> int:
     price = Pricer(graph, sizes)
     found = [one for one in price.order if one.op == "contract" and one not in price.static]
     with_weights = [one for one in found if price.static.intersection(one.args)]
-    return sum(rows_of(one, sizes, price.packed) * price.times(one) for one in with_weights)
+    return sum(rows_of(one, price.sizes, price.packed) * price.times(one) for one in with_weights)
 
 
 def rows_of(one: Node, sizes: Sizes = USUAL, packed: bool = False) -> int:

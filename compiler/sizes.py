@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TypeAlias
 
-from .ir import Axis, Length
+from .ir import Axis, Graph, Length
 
 Lengths: TypeAlias = Mapping[str, int | Sequence[int]]
 
@@ -18,13 +18,15 @@ class Sizes:
     """`batch` examples, the longest of `length` entries, all together `fill` of the padded batch.
 
     `lengths` gives a length by its name: the longest, or one number for each example (then there are as many
-    examples). With a fill below 1 the lengths rise from short to the longest.
+    examples). With a fill below 1 the lengths rise from short to the longest. Places that a caller chooses in every
+    example are `chosen` of the longest, if `lengths` does not say how many.
     """
 
     batch: int = 8
     length: int = 128
     fill: float = 1.0
     lengths: Lengths = field(default_factory=dict)
+    chosen: float = 0.15
 
     def __post_init__(self) -> None:
         counts = {len(given) for given in self.lengths.values() if not isinstance(given, int)}
@@ -42,6 +44,14 @@ class Sizes:
         """The length of each example."""
         given = self.lengths.get(length.name, self.length)
         return spread(given, self.fill, self.batch) if isinstance(given, int) else tuple(given)
+
+    def of(self, graph: Graph) -> Sizes:
+        """The same sizes, with a number for the places that the graph's caller chooses: a length that nobody owns."""
+        axes = [axis for one in graph.inputs if graph.batch in one.axes for axis in one.axes]
+        places = {axis.size.name for axis in axes if isinstance(axis.size, Length) and axis.owner is None}
+        places -= {str(graph.batch.size)} if graph.batch else set()
+        number = max(1, round(self.chosen * self.length))
+        return replace(self, lengths={**dict.fromkeys(places, number), **self.lengths}) if places else self
 
     def extent(self, axis: Axis) -> int:
         """The number of entries along an axis by itself: the size, the number of examples, or the longest."""
