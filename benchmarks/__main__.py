@@ -10,9 +10,9 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Runs mixed lengths, sorted and not, a full batch, and a single sentence; the first failure's status."""
-    for arguments in ([], ["--unsorted"], ["--full"], ["--one"]):
-        status = subprocess.call([sys.executable, str(HERE / "encode.py"), *arguments])
+    """Runs mixed lengths, sorted and not, a full batch, one sentence, and the passes; the first failure's status."""
+    for arguments in (["encode"], ["encode", "--unsorted"], ["encode", "--full"], ["encode", "--one"], ["passes"]):
+        status = subprocess.call([sys.executable, str(HERE / f"{arguments[0]}.py"), *arguments[1:]])
         if status:
             return status
     return 0

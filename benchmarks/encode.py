@@ -34,7 +34,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.engines import ENGINES, Encode, transformula_numpy
 from benchmarks.handwritten import DK, HEADS, MiniLM
-from transformula.backends.numpy.kernels import blas_threads, cores
+from benchmarks.threads import use_threads
+from transformula.backends.numpy.kernels import cores
 
 Array = NDArray[Any]
 Contender = Callable[[], Array | None]
@@ -170,17 +171,6 @@ def full_contenders(engines: Engines, threads: int) -> tuple[dict[str, Contender
         encoders = made({"transformula numpy": transformula_numpy, **engines}, Path(place), threads)
     found: dict[str, Contender] = {"products alone": full_products()}
     return found | {name: partial(encode, ids, mask) for name, encode in encoders.items()}, mask
-
-
-def use_threads(threads: int) -> None:
-    """The same number of threads for NumPy's BLAS and for torch."""
-    found = blas_threads()
-    if found is not None:
-        found[0](threads)
-    if importlib.util.find_spec("torch") is not None:
-        import torch
-
-        torch.set_num_threads(threads)
 
 
 def measure(

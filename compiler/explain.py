@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from . import pipeline
+from . import cost, memory, pipeline
 from .driver import Compiled
+from .ir import Graph
 from .ledger import Line
+from .sizes import USUAL, Sizes
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,27 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Figures:
+    """What a graph costs: operations of one run (in all, in products), bytes it moves and holds at most, parameters.
+
+    `load_` tells what is done once, when weights are loaded, and the memory of the weights as a run reads them; `rows`
+    how many rows go through products with weights, each as often as it does.
+    """
+
+    flops: int
+    product_flops: int
+    bytes: int
+    peak_bytes: int
+    parameters: int
+    parameter_bytes: int
+    load_flops: int
+    load_bytes: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class Chapter:
-    """One pass: its purpose, how many nodes it found and left, and its rewrites."""
+    """One pass: its purpose, how many nodes it found and left, what they cost, and its rewrites."""
 
     name: str
     does: str
@@ -31,34 +53,76 @@ class Chapter:
     after: int
     fired: tuple[Event, ...]
     refused: tuple[Event, ...]
+    cost_before: Figures
+    cost_after: Figures
 
 
 @dataclass(frozen=True)
 class Report:
-    """The story of a compilation: the model, the nodes of its formula graph, a chapter per pass that ran."""
+    """The story of a compilation: the model, the nodes of its formula graph, a chapter per pass that ran.
+
+    `cost` is that of the formula graph for the sizes told, `kinds` the operations of the last graph by kind; `losses`
+    are the stories of the model's objectives, which are graphs of their own over its results.
+    """
 
     entry: str
     nodes: int
     chapters: tuple[Chapter, ...]
+    sizes: Sizes
+    cost: Figures
+    kinds: Mapping[str, int]
+    losses: tuple[Report, ...] = ()
+
+    @property
+    def cost_at_last(self) -> Figures:
+        """What the graph costs after the last pass."""
+        return self.chapters[-1].cost_after if self.chapters else self.cost
 
     def data(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         return asdict(self)
 
 
-def explained(compiled: Compiled) -> Report:
-    """The report of a compilation, from its stages and its ledger."""
+def explained(compiled: Compiled, sizes: Sizes = USUAL) -> Report:
+    """The report of a compilation, from its stages and its ledger; costs are those for the given sizes."""
     counts = [len(stage.graph.nodes()) for stage in compiled.stages]
+    costs = [figures(stage.graph, sizes) for stage in compiled.stages]
     does = {row.name: row.does for row in pipeline.table()}
     chapters = []
     for number, stage in enumerate(compiled.stages[1:], 1):
         lines = [line for line in compiled.ledger.lines if line.pass_name == stage.name]
-        fired = tuple(_event(line) for line in lines if line.fired)
-        refused = tuple(_event(line) for line in lines if not line.fired)
         chapters.append(
-            Chapter(stage.name, does.get(stage.name, ""), counts[number - 1], counts[number], fired, refused)
+            Chapter(
+                stage.name,
+                does.get(stage.name, ""),
+                counts[number - 1],
+                counts[number],
+                tuple(_event(line) for line in lines if line.fired),
+                tuple(_event(line) for line in lines if not line.fired),
+                costs[number - 1],
+                costs[number],
+            )
         )
-    return Report(compiled.entry, counts[0], tuple(chapters))
+    kinds = {kind: one.flops for kind, one in cost.costs(compiled.graph, sizes).kinds.items()}
+    losses = tuple(explained(one, sizes) for one in compiled.losses)
+    return Report(compiled.entry, counts[0], tuple(chapters), sizes, costs[0], kinds, losses)
+
+
+def figures(graph: Graph, sizes: Sizes = USUAL) -> Figures:
+    """The costs of a graph in nine numbers."""
+    found = cost.costs(graph, sizes)
+    run = found.total
+    return Figures(
+        run.flops,
+        run.products,
+        run.bytes,
+        memory.peak_bytes(graph, sizes),
+        found.parameters,
+        found.parameter_bytes,
+        found.prepared.flops,
+        found.prepared_bytes,
+        cost.rows(graph, sizes),
+    )
 
 
 def _event(line: Line) -> Event:

@@ -232,18 +232,38 @@ def graph(
         click.echo(write_text(out, drawn), err=True)
 
 
-@command("transformula explain bert --set layers=2")
+@command("transformula explain bert --set layers=2 --length 512")
 @spec
-@options(config, settings, entry, shows, asked, passes, as_json)
-def explain(spec: str, as_json: bool, **chosen: Any) -> None:
-    """Tell what each pass did and where, and what it refused for want of which fact.
+@options(
+    config,
+    settings,
+    entry,
+    shows,
+    asked,
+    passes,
+    click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples, for the costs."),
+    click.option(
+        "--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the longest example."
+    ),
+    click.option(
+        "--fill",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=1.0,
+        show_default=True,
+        help="How much of the padded batch is real tokens.",
+    ),
+    as_json,
+)
+def explain(spec: str, batch: int, length: int, fill: float, as_json: bool, **chosen: Any) -> None:
+    """Tell what each pass did and where, what it refused for want of which fact, and what the model costs.
 
     SPEC is a .formula file, the name of a shipped spec, a model's folder, or - for standard input.
     """
     from .compiler.explain import explained
+    from .compiler.sizes import Sizes
     from .show import explain_report
 
-    explain_report(explained(_compiled(spec, **chosen)), as_json)
+    explain_report(explained(_compiled(spec, **chosen), Sizes(batch, length, fill)), as_json)
 
 
 @command("transformula convert ./old-model -o ./new-model")

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .grammar.diagnostics import Diagnostic, Span, TransformulaError
+from .units import by_kind, change, total
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
-    from .compiler.explain import Event, Report
+    from .compiler.explain import Chapter, Event, Report
     from .compiler.listing import Shape
     from .compiler.scope import Session
 
@@ -134,32 +136,60 @@ def _axes_data(session: Session) -> list[dict[str, Any]]:
 
 
 def explain_report(report: Report, as_json: bool) -> None:
-    """Prints what every pass did."""
+    """Prints what every pass did and what the graph costs before and after it, of the model and its objectives."""
     if as_json:
         click.echo(json.dumps(report.data(), ensure_ascii=False, indent=2))
         return
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
-    console.print(Text(f"{report.entry}: {report.nodes} nodes as the spec says it"))
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(Text(f"{report.entry}: {report.nodes} nodes as the spec says it; costs are for {report.sizes}"))
     for chapter in report.chapters:
-        change = (
-            f"{chapter.before} → {chapter.after} nodes"
-            if chapter.before != chapter.after
-            else f"{chapter.after} nodes"
-        )
         console.print()
-        console.print(
-            Text.assemble((chapter.name, "bold"), f"  {change}  ", (chapter.does, "dim")), soft_wrap=True
-        )
-        for sign, style, events in (("+", "green", chapter.fired), ("-", "yellow", chapter.refused)):
-            for event in events:
-                console.print(Text.assemble((f"  {sign} ", style), *_event(event)), soft_wrap=True)
-        if not (chapter.fired or chapter.refused):
-            console.print(Text("  nothing to do", "dim"))
+        _chapter(console, chapter)
     if not report.chapters:
         console.print(Text("no pass ran", "dim"))
+    console.print()
+    _total(console, report)
+    for loss in report.losses:
+        _loss(console, loss)
+
+
+def _chapter(console: Console, chapter: Chapter) -> None:
+    from rich.text import Text
+
+    before, after = chapter.before, chapter.after
+    nodes = f"{before} → {after} nodes" if before != after else f"{after} nodes"
+    console.print(Text.assemble((chapter.name, "bold"), f"  {nodes}  ", (chapter.does, "dim")))
+    for sign, style, events in (("+", "green", chapter.fired), ("-", "yellow", chapter.refused)):
+        for event in events:
+            console.print(Text.assemble((f"  {sign} ", style), *_event(event)))
+    changed = change(chapter.cost_before, chapter.cost_after)
+    if not (chapter.fired or chapter.refused or changed):
+        console.print(Text("  nothing to do", "dim"))
+    if changed:
+        console.print(Text(f"  {changed}", "cyan"))
+
+
+def _loss(console: Console, loss: Report) -> None:
+    """The objective's own graph: passes that did or refused something."""
+    from rich.text import Text
+
+    console.print()
+    told = f"  objective of these results, a graph of its own: {loss.nodes} nodes as the spec says it"
+    console.print(Text.assemble((loss.entry, "bold"), told))
+    for chapter in loss.chapters:
+        if chapter.fired or chapter.refused:
+            _chapter(console, chapter)
+    _total(console, loss)
+
+
+def _total(console: Console, report: Report) -> None:
+    from rich.text import Text
+
+    console.print(Text.assemble(("total", "bold"), f"  {total(report.cost, report.cost_at_last)}"))
+    console.print(Text(f"  {by_kind(report.kinds)}", "dim"))
 
 
 def _event(event: Event) -> list[str | tuple[str, str]]:

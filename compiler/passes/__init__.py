@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from ..pipeline import Pass
-from . import deadness, fold_masks, fold_scales, fuse, inference, merge_projections, push_picks, recognise, simplify
+from . import (
+    deadness,
+    fold_masks,
+    fold_scales,
+    fuse,
+    inference,
+    merge_projections,
+    push_picks,
+    reassociate,
+    recognise,
+    simplify,
+)
 from .planned import planned
 
 PASSES: tuple[Pass, ...] = (
@@ -42,6 +53,12 @@ PASSES: tuple[Pass, ...] = (
         "masks of places become bounds on the keys of each row; those that always hold go",
         "after picks, whose rows may see all keys; before a pass looks at what attention reads",
         fold_masks.run,
+    ),
+    Pass(
+        "reassociate",
+        "chains of products in the order that costs least; no weight becomes a bigger one",
+        "after rows that nobody reads are gone, which decide what is cheaper; before weights are scaled and merged",
+        reassociate.run,
     ),
     Pass(
         "fold_scales",

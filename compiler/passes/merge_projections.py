@@ -1,12 +1,19 @@
 """merge_projections: several products of one value with weights of one shape become one product.
 
-Q = x @ W_Q + b_Q, K = x @ W_K + b_K, V = x @ W_V + b_V  →  y = x @ [W_Q; W_K; W_V] + [b_Q; b_K; b_V], Q = y[0], …
+Q = x @ W_Q + b_Q, K = x @ W_K, V = x @ W_V + b_V  →  y = x @ [W_Q; W_K; W_V] + [b_Q; 0; b_V], Q = y[0], …
 The weights are put together once, when they are loaded. Preconditions: the same value and the same axes consumed,
 out-axes of one shape, weights that no input changes.
+
+By cost: the operations are the same, the value is read once. Measured on a CPU (benchmarks/passes.py, encoder layers
+of 384 and 768, time without : with) that is 1.03 to 1.09 at one row, 1.00 to 1.02 at 32 and 1024, and no loss anywhere,
+so it is done wherever weights are prepared anyhow. Zeros for a missing bias are added to every row: they may make up
+`MOST_ZEROS` of the operations. A PyTorch module leaves the pass out (SKIP of its emit.py): its weights are parameters,
+and to put them together at each call costs more (0.3 to 1.05) than one product saves (0.92 to 1.04).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +26,9 @@ from ..rules.rule import Context
 from .fold_scales import is_product
 from .parameters import is_parameter, stack_picks
 from .substitute import substitute
+
+MOST_ZEROS = 0.05
+"""The share of a merged product's operations that adding zeros may be."""
 
 LAW = "x @ W_1, x @ W_2, … = x @ [W_1; W_2; …]"
 
@@ -44,7 +54,7 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
         if reason:
             ledger.refused("merge_projections", "merge", LAW, reason, span)
             continue
-        ledger.fired("merge_projections", "merge", f"{len(group)} products of one value are one", span)
+        ledger.fired("merge_projections", "merge", _told(group), span)
         merged = _merged(group)
         new.update(merged)
         named[next(iter(merged.values())).args[0]] = _together(graph, group)
@@ -96,9 +106,31 @@ def _against(group: list[Projection]) -> str:
         return f"the products have different axes: {shapes}"
     if any(axis in first.product.args[0].axes for axis in _outs(first)):
         return "the weights align with an axis of the value instead of bringing a new one"
-    if len({(one.bias is None) or one.bias.axes for one in group}) > 1:
-        return "only some of the products have a bias, or biases of different axes"
+    if len({one.bias.axes for one in group if one.bias is not None}) > 1:
+        return "the biases have different axes"
+    share = _zeros(group)
+    if share > MOST_ZEROS:
+        return f"only some of the products have a bias, and adding zeros would be {share:.0%} of the operations"
     return ""
+
+
+def _zeros(group: list[Projection]) -> float:
+    """What adding zeros to the products without a bias is of all operations of the merged product."""
+    missing = sum(one.bias is None for one in group)
+    if missing == len(group):
+        return 0.0
+    return missing / (2 * _consumed(group[0]) * len(group))
+
+
+def _consumed(one: Projection) -> int:
+    """How many numbers of a row a product reads."""
+    return math.prod(axis.size for axis in one.product["over"] if isinstance(axis.size, int))
+
+
+def _told(group: list[Projection]) -> str:
+    told = f"{len(group)} products of one value are one, which reads each row's {_consumed(group[0])} numbers once"
+    zeros = sum(one.bias is None for one in group)
+    return f"{told}; zeros stand for {zeros} missing bias{'es' * (zeros > 1)}" if zeros and _zeros(group) else told
 
 
 def _merged(group: list[Projection]) -> dict[Node, Node]:
@@ -106,7 +138,9 @@ def _merged(group: list[Projection]) -> dict[Node, Node]:
     first = group[0].product
     weights = ir.concat([one.product.args[1] for one in group], [None] * len(group), axis)
     made = ir.contract(first.args[0], weights, first["over"])
-    if group[0].bias is not None:
-        biases = [one.bias for one in group if one.bias is not None]
+    axes = next((one.bias.axes for one in group if one.bias is not None), None)
+    if axes is not None:
+        none = ir.widen_to(ir.const(0), axes)
+        biases = [none if one.bias is None else one.bias for one in group]
         made = ir.apply("+", made, ir.concat(biases, [None] * len(group), axis))
     return {one.result: ir.pick(made, {axis: ir.const(place)}) for place, one in enumerate(group)}

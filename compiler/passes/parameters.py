@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .. import ir
 from ..ir import Axis, Node
 from ..kernels import is_draw
@@ -12,11 +14,22 @@ PURE = ("map", "contract", "reduce", "pick", "rename", "split", "merge", "concat
 
 def is_parameter(one: Node) -> bool:
     """Whether no input, no length and no state of a loop goes into the value."""
-    return all(
-        (part.op in LEAVES if not part.args else part.op in PURE and not is_draw(part))
-        and not any(axis.ragged for axis in part.axes)
-        for part in ir.walk([one])
-    )
+    return all(_settled(part) for part in ir.walk([one]))
+
+
+def _settled(one: Node) -> bool:
+    """Whether the node is a parameter if its arguments are."""
+    pure = one.op in LEAVES if not one.args else one.op in PURE and not is_draw(one)
+    return pure and not any(axis.ragged for axis in one.axes)
+
+
+def parameters_among(nodes: Iterable[Node]) -> set[Node]:
+    """The nodes for which `is_parameter` holds; they come after their arguments."""
+    found: set[Node] = set()
+    for one in nodes:
+        if _settled(one) and found.issuperset(one.args):
+            found.add(one)
+    return found
 
 
 def has_weight(one: Node) -> bool:

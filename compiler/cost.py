@@ -1,0 +1,250 @@
+"""What a graph costs: operations, bytes and parameters of each node and in all, for given run-time sizes.
+
+    product over k of x[…, k] and W[k, …]    2 operations an entry of all its axes
+    scalar function, draw, reduction         1 operation an entry of all its axes
+    view (rename, split, slice, state)       nothing
+    recognised meaning                       what its core graph computes; it reads its arguments and writes its result
+    attention with bounds (first, stop)      the pairs of rows and keys that lie within them
+    inside a loop                            times the number of steps; what does not depend on the step: once
+
+Values are float32, relations a byte an entry. What only weights go into is prepared once, when a model is loaded, and
+told apart. Where the plan has `unpad`, an example counts with its own length, else with the longest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from . import kernels, ops
+from .ir import Axis, Graph, Node, ordered, union
+from .passes.parameters import has_weight, parameters_among, stack_picks
+from .rules.algebra import number
+from .sizes import USUAL, Sizes
+
+LEAVES = ("input", "weight", "const", "table", "counter", "carry", "size")
+VIEWS = ("rename", "split", "merge", "widen", "state", "loop")
+WORD = 4
+"""Bytes of a number."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Scalar operations, those of them in products, bytes read and written."""
+
+    flops: int = 0
+    products: int = 0
+    read: int = 0
+    written: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes moved."""
+        return self.read + self.written
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.flops + other.flops,
+            self.products + other.products,
+            self.read + other.read,
+            self.written + other.written,
+        )
+
+    def __mul__(self, times: int) -> Cost:
+        return Cost(self.flops * times, self.products * times, self.read * times, self.written * times)
+
+
+NOTHING = Cost()
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of a graph: by node (loops counted out), in all, and by kind of operation."""
+
+    nodes: Mapping[Node, Cost] = field(repr=False)
+    prepared: Cost
+    prepared_bytes: int
+    parameters: int
+
+    @property
+    def total(self) -> Cost:
+        """One run."""
+        return sum(self.nodes.values(), NOTHING)
+
+    @property
+    def kinds(self) -> dict[str, Cost]:
+        """One run by kind: scalar functions and reductions by `map` and `reduce`, meanings by their name."""
+        found: dict[str, Cost] = {}
+        for one, cost in self.nodes.items():
+            if cost != NOTHING:
+                kind = one["name"] if one.op == "kernel" else one.op
+                found[kind] = found.get(kind, NOTHING) + cost
+        return found
+
+    @property
+    def parameter_bytes(self) -> int:
+        """The weights that the graph reads, each once."""
+        return self.parameters * WORD
+
+
+class Pricer:
+    """Prices the nodes of one graph for given sizes."""
+
+    def __init__(self, graph: Graph, sizes: Sizes = USUAL) -> None:
+        self.graph, self.sizes = graph, sizes.of(graph)
+        self.packed = "unpad" in graph.plan
+        self.order = graph.nodes()
+        self.static = parameters_among(self.order)
+        self.steps: dict[int, int] = {}
+        for one in self.order:
+            self._count_steps(one)
+
+    def _count_steps(self, one: Node) -> None:
+        if one.op == "loop":
+            last = self._number(one.args[one["slots"]])
+            self.steps[one["loop"]] = max(0, last - one["start"])
+
+    def _number(self, one: Node) -> int:
+        """How many steps a loop has: for a length, those of the longest."""
+        if one.op == "const":
+            return int(one["value"])
+        if one.op == "size":
+            return self.sizes.extent(one["axis"])
+        if one.op == "map" and one.args:
+            return int(ops.FUNCTIONS[one["fn"]].meaning(*(self._number(arg) for arg in one.args)))
+        return self.sizes.length
+
+    def entries(self, axes: Iterable[Axis]) -> int:
+        """How many entries a value with these axes has."""
+        return self.sizes.entries(axes, self.packed)
+
+    def times(self, one: Node) -> int:
+        """How often a node is computed: once for each step of the loops that it depends on."""
+        return math.prod(self.steps.get(loop, 1) for loop in one.free)
+
+    def bytes(self, one: Node) -> int:
+        """The memory of a value."""
+        return self.entries(one.axes) * (1 if one.kind == "bool" else WORD)
+
+    def once(self, one: Node) -> Cost:
+        """The cost of computing a node once, its arguments being there."""
+        if one.op in LEAVES or is_view(one):
+            return NOTHING
+        flops, products = self._operations(one)
+        return Cost(flops, products, self._read(one), self.bytes(one))
+
+    def _operations(self, one: Node) -> tuple[int, int]:
+        """(all operations, those in products) of a node."""
+        every = self.entries(dict.fromkeys((*union(one.args), *one.axes)))
+        if one.op == "contract":
+            return 2 * every, 2 * every
+        if one.op == "kernel":
+            return self._inside(one)
+        if one.op == "rank":
+            return every * max(1, math.ceil(math.log2(max(2, self.sizes.extent(one["axis"]))))), 0
+        if one.op == "reduce":
+            return every * (2 if one["reduction"] == "norm" else 1), 0
+        if one.op == "map" and one["fn"] == "*" and any(number(arg) == 1 for arg in one.args):
+            return 0, 0  # the scale of attention, once it is in the weights
+        return (every if one.op in ("map", "random") else 0), 0
+
+    def _read(self, one: Node) -> int:
+        """Bytes that a node reads: its arguments, of a picked value only what is picked."""
+        if one.op == "pick":
+            return self.bytes(one) + sum(self.bytes(arg) for arg in one.args[1:])
+        return sum(self.bytes(arg) for arg in dict.fromkeys(one.args) if arg.op != "const")
+
+    def _inside(self, one: Node) -> tuple[int, int]:
+        """The operations of a recognised meaning: those of its core graph, of attention only where it looks."""
+        outer = set(one.args)
+
+        def below(part: Node) -> tuple[Node, ...]:
+            return () if part in outer else (*part.args, *part["body"]) if part.op == "loop" else part.args
+
+        core = [part for part in ordered([kernels.expanded(one)], below) if part not in outer]
+        for part in core:
+            self._count_steps(part)
+        flops = products = 0
+        for part in core:
+            if part.op in LEAVES or is_view(part):
+                continue
+            mine, own = self._inside(part) if part.op == "kernel" else self._operations(part)
+            often = math.prod(self.steps[loop] for loop in part.free - one.free)
+            seen = self._seen(one, part)
+            flops, products = flops + int(mine * often * seen), products + int(own * often * seen)
+        return flops, products
+
+    def _seen(self, one: Node, part: Node) -> Fraction:
+        """The share of queries and keys that attention with bounds looks at, for what it computes of each pair."""
+        if one["name"] != "attention" or one["axis"] not in union((part, *part.args)):
+            return Fraction(1)
+        from .bounds import visible_share  # it computes with arrays, and to compile a model takes none
+
+        return visible_share(one, self.sizes, self.packed)
+
+    def costs(self) -> Costs:
+        """The costs of every node and what the graph needs once, when it is loaded."""
+        nodes: dict[Node, Cost] = {}
+        prepared = NOTHING
+        for one in self.order:
+            cost = self.once(one) * self.times(one)
+            if one in self.static:
+                prepared += cost
+            else:
+                nodes[one] = cost
+        weights = [one for one in self.order if one.op == "weight"]
+        return Costs(nodes, prepared, self._prepared_bytes(), sum(self.entries(one.axes) for one in weights))
+
+    def _prepared_bytes(self) -> int:
+        """The memory of weights as a run reads them: scaled, merged, multiplied out."""
+        read: dict[Node, None] = {}
+        for one in self.order:
+            if one not in self.static:
+                args = one.args[: one["slots"]] if one.op == "loop" else one.args  # its body reads the rest
+                read.update((arg, None) for arg in args if arg in self.static and has_weight(arg))
+        read.update((root, None) for root in self.graph.roots if root in self.static and has_weight(root))
+        return sum(self.held(one) for one in read)
+
+    def held(self, one: Node) -> int:
+        """The memory of a parameter as it is prepared: for every entry of the stacks that it is chosen from."""
+        stacks = {weight.name: weight.stack for weight in self.graph.weights}
+        picks = stack_picks(one, stacks)
+        often = self.times(one) if picks is None else math.prod(self.sizes.extent(axis) for axis in picks)
+        return self.bytes(one) * often
+
+
+def is_view(one: Node) -> bool:
+    """Whether a value lies in the memory of its argument: renamed, split, repeated, or a slice at a fixed place."""
+    return one.op in VIEWS or (
+        one.op in ("pick", "history", "past") and not any(arg.axes for arg in _numbers(one))
+    )
+
+
+def _numbers(one: Node) -> tuple[Node, ...]:
+    """The places at which a node picks."""
+    return one.args if one.op == "past" else one.args[1:]
+
+
+def costs(graph: Graph, sizes: Sizes = USUAL) -> Costs:
+    """What the graph costs for these run-time sizes, by node and in all."""
+    return Pricer(graph, sizes).costs()
+
+
+def flops(graph: Graph, sizes: Sizes = USUAL) -> int:
+    """The scalar operations of one run."""
+    return costs(graph, sizes).total.flops
+
+
+def rows(graph: Graph, sizes: Sizes = USUAL) -> int:
+    """The rows that go through products with weights in one run, each as often as it does."""
+    price = Pricer(graph, sizes)
+    found = [one for one in price.order if one.op == "contract" and one not in price.static]
+    with_weights = [one for one in found if price.static.intersection(one.args)]
+    return sum(rows_of(one, price.sizes, price.packed) * price.times(one) for one in with_weights)
+
+
+def rows_of(one: Node, sizes: Sizes = USUAL, packed: bool = False) -> int:
+    """How many rows a value has: tokens, examples (it has no length), or 1 (it is the same for all)."""
+    return sizes.entries([axis for axis in one.axes if axis.ragged], packed)

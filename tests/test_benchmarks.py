@@ -1,0 +1,36 @@
+"""benchmarks/passes.py: a case runs both modules, they agree, and its prediction is that of their operations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import passes
+from tests.compiler import zoo
+from transformula.compiler.ir import Length
+from transformula.compiler.sizes import Sizes
+
+TINY = passes.Case("tiny", "merge_projections", "bert", "Bert", zoo.BERT, Sizes(3, 8, 0.5))
+
+
+def test_a_case_is_measured() -> None:
+    found = passes.measured(TINY, 3)
+    assert found["difference"] < 1e-5
+    assert found["predicted"] == 1.0
+    assert 0 < found["low"] <= found["ratio"] <= found["high"]
+
+
+def test_unpadding_is_predicted_from_the_lengths() -> None:
+    pytest.importorskip("torch")
+    case = replace(TINY, left_out="unpad", backend="torch", layout="packed")
+    found = passes.measured(case, 2)
+    lengths = TINY.sizes.each(Length("seq"))
+    assert found["difference"] < 1e-5
+    assert 3 * 8 / sum(lengths) < found["predicted"] < 3 * 64 / sum(n * n for n in lengths)
+
+
+def test_a_case_without_its_pass_is_left_out_with_a_reason() -> None:
+    assert passes.why_not(TINY) == ""
+    assert passes.why_not(replace(TINY, left_out="nothing")) == "the compiler has no pass nothing"
+    assert passes.why_not(replace(TINY, more={"colour": "red"})) == "compile has no option colour"
