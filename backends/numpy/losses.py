@@ -18,7 +18,7 @@ from .mangling import Names, comment, identifier
 from .values import Unsupported, Value
 from .writer import Writer
 
-NEEDS = ("chosen_loss", "align_left", "left_aligned")
+NEEDS = ("chosen_loss",)
 LOCALS = ("self", "given", "results", "count", "visible", "rows", "columns", "width")
 
 Dims = tuple[Axis, ...]
@@ -105,6 +105,7 @@ def _length(writer: Writer, compiled: Compiled, graph: Graph, length: str, text:
     masks = {_length_of(compiled.formula, masked): mask for mask, masked in mask_rows(compiled.formula)}
     shape = f'(count, given["{told.name}"].shape[{at}])'
     mask = f'given.get("{masks[length]}", np.ones({shape}))' if length in masks else f"np.ones({shape})"
+    writer.need("align_left", "left_aligned")
     writer.write(f"places_{text}, count_{text}, visible_{text} = align_left({mask})")
     writer.write(f"{text} = visible_{text}.shape[1]")
 

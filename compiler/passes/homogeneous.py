@@ -4,7 +4,7 @@
 
 The degree of a value in x says how it grows with x: 1 for x and ‖x‖, 2 for x · x, 0 for x / ‖x‖ and for x > 0. A value
 of degree 0 does not feel a positive factor of x. Precondition: all that reads x ends in values of degree 0; what is
-added to x or compared with it (an ε inside the norm), and what stands under another function (a softmax), has no degree.
+added to x or compared with it (an ε inside the norm), and what another function takes (a softmax), has no degree.
 """
 
 from __future__ import annotations

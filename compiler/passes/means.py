@@ -108,6 +108,15 @@ def _outside(one: Node, inner: Node) -> Node:
     rest = _term(inner, set(over))
     assert rest is not None
     bias = inner.args[1] if inner.args[0] is rest else inner.args[0]
-    times = ir.reduce(one["reduction"], ir.widen_to(ir.const(1), over), over, condition)  # 1 for a mean, 0 over nothing
-    made, more = _outside(one, rest), ir.apply("*", bias, times)
+    made, more = _outside(one, rest), _reduced(one["reduction"], bias, over, condition)
     return ir.apply(inner["fn"], *((made, more) if inner.args[0] is rest else (more, made)))
+
+
+def _reduced(kind: str, bias: Node, over: tuple[Axis, ...], condition: Node | None) -> Node:
+    """The sum or mean of what is the same everywhere: a multiple, or itself where there is something to average."""
+    if kind == "mean" and condition is None:  # an example without a token has no results
+        return bias
+    count = ir.reduce("count", ir.widen_to(ir.const(True), over) if condition is None else condition, over)
+    if kind == "sum":
+        return ir.apply("*", bias, count)
+    return ir.where(ir.apply(">", count, ir.const(0)), bias, ir.const(0))

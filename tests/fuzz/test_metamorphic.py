@@ -14,6 +14,7 @@ from tests.compiler.spec_tools import Array, rng
 from tests.fuzz import oracle
 from tests.fuzz.strategies import run, specs
 from tests.fuzz.torch_side import module
+from transformula.backends.program import Program
 from transformula.compiler import pipeline, reference
 from transformula.compiler.driver import Compiled, compile_graph
 from transformula.compiler.ledger import Ledger
@@ -140,7 +141,7 @@ def test_heads_in_another_order(name: str, backend: str) -> None:
     assert zoo.difference(with_weights(program, {**values, query: moved[query]}, given), right) > 1e-6
 
 
-def with_weights(program: oracle.Program, values: Results, given: Results) -> Results:
+def with_weights(program: Program, values: Results, given: Results) -> Results:
     """The results of a module with these weights."""
     if program.backend == "numpy":
         made = zoo.module(program.source)["Model"](zoo.nested(program.compiled.formula, values), dtype="float64")
