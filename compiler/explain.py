@@ -23,7 +23,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Chapter:
-    """One pass: its purpose, how many nodes it found and left, and its rewrites."""
+    """One pass: its purpose, how many nodes it found and left, its rewrites, and how far they may move a number."""
 
     name: str
     does: str
@@ -31,6 +31,7 @@ class Chapter:
     after: int
     fired: tuple[Event, ...]
     refused: tuple[Event, ...]
+    numeric: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,15 @@ class Report:
 def explained(compiled: Compiled) -> Report:
     """The report of a compilation, from its stages and its ledger."""
     counts = [len(stage.graph.nodes()) for stage in compiled.stages]
-    does = {row.name: row.does for row in pipeline.table()}
+    rows = {row.name: row for row in pipeline.table()}
     chapters = []
     for number, stage in enumerate(compiled.stages[1:], 1):
         lines = [line for line in compiled.ledger.lines if line.pass_name == stage.name]
         fired = tuple(_event(line) for line in lines if line.fired)
         refused = tuple(_event(line) for line in lines if not line.fired)
-        chapters.append(
-            Chapter(stage.name, does.get(stage.name, ""), counts[number - 1], counts[number], fired, refused)
-        )
+        row = rows[stage.name]
+        numeric = pipeline.numeric_class(row, compiled.ledger) if fired else ""
+        chapters.append(Chapter(stage.name, row.does, counts[number - 1], counts[number], fired, refused, numeric))
     return Report(compiled.entry, counts[0], tuple(chapters))
 
 

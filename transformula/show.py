@@ -149,9 +149,11 @@ def explain_report(report: Report, as_json: bool) -> None:
             if chapter.before != chapter.after
             else f"{chapter.after} nodes"
         )
+        numeric = f"{chapter.numeric}  " if chapter.numeric else ""
         console.print()
         console.print(
-            Text.assemble((chapter.name, "bold"), f"  {change}  ", (chapter.does, "dim")), soft_wrap=True
+            Text.assemble((chapter.name, "bold"), f"  {change}  {numeric}", (chapter.does, "dim")),
+            soft_wrap=True,
         )
         for sign, style, events in (("+", "green", chapter.fired), ("-", "yellow", chapter.refused)):
             for event in events:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..numeric import EXACT
 from ..pipeline import Pass
-from . import fold_scales, fuse, inference, merge_projections, push_picks, recognise, simplify
+from . import fold_scales, fuse, inference, merge_projections, probe, push_picks, recognise, simplify
 from .planned import planned
 
 PASSES: tuple[Pass, ...] = (
@@ -24,6 +25,7 @@ PASSES: tuple[Pass, ...] = (
         "softmax, log-softmax, LayerNorm, RMSNorm, GELUs, SiLU and attention by their meaning",
         "before anything that moves parts of them about",
         recognise.run,
+        bound=probe.TOLERANCE,
     ),
     Pass(
         "push_picks",
@@ -54,11 +56,13 @@ PASSES: tuple[Pass, ...] = (
         "token-wise work on the packed real tokens of many examples, attention per example",
         "carried out by the backend, on the graph as all others leave it",
         planned("unpad"),
+        EXACT,
     ),
     Pass(
         "schedule",
         "order of the lines, memory used again, in-place where the argument is dead",
         "carried out by the backend, last of all",
         planned("schedule"),
+        EXACT,
     ),
 )
