@@ -185,6 +185,8 @@ def _sources(place: Node) -> Iterator[tuple[str, int]]:
             stack.append((here.args[0], shift))
         elif here.op == "map" and here["fn"] == "where":
             stack += [(arg, shift) for arg in here.args[1:]]
+        elif here.op == "map" and here["fn"] in ("max", "min"):
+            stack += [(arg, shift) for arg in here.args]
         elif here.op == "map" and here["fn"] == "+" and here.args[1].op == "const":
             stack.append((here.args[0], shift + int(here.args[1]["value"])))
 

@@ -123,6 +123,14 @@ def _residual(one: Node, at: dict[str, Node]) -> Node:
     return remade(one, {**at, "residual": at["x"]}) if "residual" in at else one
 
 
+def _other_row(one: Node) -> Node:
+    """The last token instead of the first."""
+    if one.op != "pick" or not one["keys"][0].counted or one.args[1] is not ir.const(0):
+        return one
+    (axis,) = one["keys"]
+    return ir.pick(one.args[0], {axis: ir.apply("-", ir.size(axis), ir.const(1))})
+
+
 def _scaled(one: Node, at: dict[str, Node]) -> Node:
     return remade(one, at, scale=Fraction(1, 3))
 
@@ -140,5 +148,6 @@ FAULTS = (
     Fault("the last result is swallowed", "fuse", lambda graph: replace(graph, outputs=graph.outputs[:-1])),
     Fault("a scale is folded twice", "fold_scales", kernel("attention", _scaled)),
     Fault("another GELU", "recognise", kernel("gelu", lambda one, at: kernels.make("gelu_tanh", at, one.axes))),
+    Fault("another row is picked", "push_picks", everywhere(_other_row)),
     Fault("the last layer is left out", "merge_projections", everywhere(_early)),
 )  # fmt: skip
