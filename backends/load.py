@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from ..compiler import lower, pipeline, reference
 from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
 from ..compiler.driver import Compiled, compile_losses, lowered
-from ..compiler.ir import Graph, walk_all
+from ..compiler.graphs import restricted, used
+from ..compiler.ir import Graph
 from ..compiler.wanted import wanted
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
 from .checkpoint_table import checkpoint_table
@@ -27,7 +28,7 @@ from .numpy.files import Stored, read_stored
 from .numpy.results import listed
 from .numpy.weights import Table, Weights, assemble, left_over, missing_weights
 from .objectives import loss_rows
-from .program import BACKENDS, Program, check_backend, passes_left_out
+from .program import BACKENDS, Program, check_backend, passes_left_out, proved
 from .saving import Origin
 
 Array = npt.NDArray[Any]
@@ -131,6 +132,11 @@ class LoadedModel:
             self._engines[shows] = self._showing(shows)
         return self._engines[shows]
 
+    @property
+    def weights(self) -> Weights:
+        """The weights as they are now, by the names of the spec; a stack is a list of its entries."""
+        return self._origin.weights()
+
     def save_pretrained(self, folder: str | Path) -> Path:
         """Writes a folder that the ecosystem reads: config.json, tokenizer, and model.safetensors with the weights.
 
@@ -156,6 +162,7 @@ def load(
     layout: str | None = None,
     results: Sequence[str] = (),
     rows: Mapping[str, str] | None = None,
+    validate: bool = True,
 ) -> LoadedModel:
     """The model of a folder with config.json and safetensors, or of sentence-transformers.
 
@@ -166,7 +173,8 @@ def load(
     batch, the fastest way in eager mode and hence the default; "padded" is for torch.compile and torch.export. A model
     that packed rows cannot express is padded, and `program.ledger` says why. `results` are the only ones that are
     computed (with CLS pooling, ("sentence_embedding",) saves most of the last block), `rows` of which tokens:
-    {"logits": "last"}, "first", or "positions", which then are an input.
+    {"logits": "last"}, "first", or "positions", which then are an input. validate=False leaves out the quick proof of
+    the passes.
     """
     _check_backend(backend, layout)
     engine = None if backend == REFERENCE else import_module(f".{backend}.loading", __package__)
@@ -184,7 +192,8 @@ def load(
         left, until = passes_left_out(backend), None if engine else "formula"
         stages, ledger = pipeline.run(graph, without=left, until=until)
         losses = () if rows else compile_losses(found.module, config, graph, without=left, until=until)
-        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses)
+        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, rows or {})
+        compiled = proved(compiled) if validate and engine is not None else compiled
         program = Program(compiled, backend, layout or getattr(engine, "LAYOUT", None))
         if engine is None:
             return Engine(program, _reference(program, weights), None)
@@ -225,7 +234,7 @@ def _weights(
     table = checkpoint_table(checkpoint_rows(found.module, graph.name, graph, config))
     stored = _checked(lambda: read_stored(found.path), found.path, "")
     missing = _checked(lambda: missing_weights(stored, table), found.path, "")
-    lacking = {out.name: sorted(missing & _used(graph, out.name)) for out in graph.outputs}
+    lacking = {out.name: sorted(missing & used(graph, out.name)) for out in graph.outputs}
     lacking = {name: weights for name, weights in lacking.items() if weights}
     if not lacking or len(lacking) == len(graph.outputs):
         return stored, table, graph, {}
@@ -236,18 +245,6 @@ def _weights(
     table = checkpoint_table(checkpoint_rows(found.module, graph.name, graph, config))
     told = {name: f"not in the file: {', '.join(weights)}" for name, weights in lacking.items()}
     return stored, table, graph, told
-
-
-def restricted(graph: Graph, outputs: list[str]) -> Graph:
-    """The graph with some of its results only, and the weights that they need."""
-    kept = tuple(out for out in graph.outputs if out.name in outputs)
-    used = frozenset[str]().union(*(_used(graph, name) for name in outputs))
-    return replace(graph, outputs=kept, weights=tuple(one for one in graph.weights if one.name in used))
-
-
-def _used(graph: Graph, output: str) -> set[str]:
-    roots = [out.node for out in graph.outputs if out.name == output]
-    return {str(one["name"]) for one in walk_all(roots) if one.op == "weight"}
 
 
 def _checked(read: Callable[[], Any], path: Path, advice: str) -> Any:

@@ -70,6 +70,7 @@ def compile(
     shows: Sequence[str] = (),
     results: Sequence[str] = (),
     rows: Mapping[str, str] | None = None,
+    validate: bool = True,
 ) -> Program:
     """A model of a spec as a program with `.source`, `.save(path)`, `.graph` and `.ledger`.
 
@@ -78,11 +79,21 @@ def compile(
     "packed" (eager inference). `shows` are results on demand (hidden_states, attentions) that the module should
     compute, too; `results` are the only ones that it should; `rows` says of which tokens: {"logits": "last"}, "first",
     or "positions", which are a new input. Raises `TransformulaError` with every mistake found.
+
+    The passes are proved on this very model at small sizes, in a fraction of a second; validate=False skips it.
     """
     check_backend(backend, layout)
     skip = passes_left_out(backend)
     made = compile_graph(spec, config, entry, settings, (*without, *skip), only, until, shows, results, rows)
-    return Program(made, backend, layout)
+    return Program(proved(made) if validate else made, backend, layout)
+
+
+def proved(made: Compiled) -> Compiled:
+    """The same, after a quick proof of its passes. Raises `TransformulaError` where a pass is wrong."""
+    from ..compiler.validation import prove_quickly
+
+    prove_quickly(made)
+    return made
 
 
 def check_backend(backend: str, layout: str | None = None) -> None:

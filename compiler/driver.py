@@ -12,7 +12,7 @@ Backends take the last graph from here (backends/program.py).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class Compiled:
     stages: tuple[pipeline.Stage, ...]
     ledger: Ledger
     losses: tuple[Compiled, ...] = ()  # its objectives, as functions of its results
+    rows: Mapping[str, str] = field(default_factory=dict)  # which rows of its results were asked for
 
     @property
     def formula(self) -> Graph:
@@ -89,7 +90,7 @@ def compile_graph(
     graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, shows)), results, rows)
     stages, ledger = pipeline.run(graph, without, only, until)
     losses = () if rows else compile_losses(module, made, graph, without, only, until)  # they are of all tokens
-    return Compiled(module, made, chosen.name, stages, ledger, losses)
+    return Compiled(module, made, chosen.name, stages, ledger, losses, rows or {})
 
 
 def compile_losses(

@@ -45,7 +45,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Chapter:
-    """One pass: its purpose, how many nodes it found and left, what they cost, and its rewrites."""
+    """One pass: its purpose, how many nodes it found and left, what they cost, its rewrites, and how exact they are."""
 
     name: str
     does: str
@@ -55,6 +55,7 @@ class Chapter:
     refused: tuple[Event, ...]
     cost_before: Figures
     cost_after: Figures
+    numeric: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,20 +88,22 @@ def explained(compiled: Compiled, sizes: Sizes = USUAL) -> Report:
     """The report of a compilation, from its stages and its ledger; costs are those for the given sizes."""
     counts = [len(stage.graph.nodes()) for stage in compiled.stages]
     costs = [figures(stage.graph, sizes) for stage in compiled.stages]
-    does = {row.name: row.does for row in pipeline.table()}
+    rows = {row.name: row for row in pipeline.table()}
     chapters = []
     for number, stage in enumerate(compiled.stages[1:], 1):
         lines = [line for line in compiled.ledger.lines if line.pass_name == stage.name]
+        row, fired = rows[stage.name], tuple(_event(line) for line in lines if line.fired)
         chapters.append(
             Chapter(
                 stage.name,
-                does.get(stage.name, ""),
+                row.does,
                 counts[number - 1],
                 counts[number],
-                tuple(_event(line) for line in lines if line.fired),
+                fired,
                 tuple(_event(line) for line in lines if not line.fired),
                 costs[number - 1],
                 costs[number],
+                pipeline.numeric_class(row, compiled.ledger) if fired else "",
             )
         )
     kinds = {kind: one.flops for kind, one in cost.costs(compiled.graph, sizes).kinds.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,3 +123,16 @@ class Graph:
             below = (*one.args, *one["body"]) if one.op == "loop" else one.args
             made.add_edges_from((number[arg], i) for arg in below)
         return made
+
+
+def restricted(graph: Graph, outputs: Collection[str]) -> Graph:
+    """The graph with some of its results only, and the weights that they need."""
+    kept = tuple(out for out in graph.outputs if out.name in outputs)
+    names = frozenset[str]().union(*(used(graph, name) for name in outputs))
+    return replace(graph, outputs=kept, weights=tuple(one for one in graph.weights if one.name in names))
+
+
+def used(graph: Graph, output: str) -> set[str]:
+    """The weights that a result needs, by name."""
+    roots = [out.node for out in graph.outputs if out.name == output]
+    return {str(one["name"]) for one in walk_all(roots) if one.op == "weight"}

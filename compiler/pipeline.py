@@ -8,17 +8,24 @@ from dataclasses import dataclass
 from ..grammar.diagnostics import did_you_mean, error
 from .ir import Graph
 from .ledger import Ledger
+from .numeric import APPROXIMATING, REASSOCIATING, worst
 from .verify import verify
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A row: name, what it does, why it stands where it stands, and the function."""
+    """A row: name, what it does, why it stands where it stands, and the function.
+
+    `numeric` is the class of what fires and is no rule of rules/ (those have their own); `bound` is the largest
+    relative error of one rewrite where that is more than rounding.
+    """
 
     name: str
     does: str
     because: str
     run: Callable[[Graph, Ledger], Graph]
+    numeric: str = REASSOCIATING
+    bound: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -36,10 +43,21 @@ def table() -> tuple[Pass, ...]:
     return PASSES
 
 
+def numeric_class(row: Pass, ledger: Ledger) -> str:
+    """The class of what a pass did: the loosest of the rules that fired; exact if none did."""
+    from .rules import NUMERIC
+
+    fired = [line for line in ledger.lines if line.fired and line.pass_name == row.name]
+    return worst(NUMERIC.get(line.rule, row.numeric) for line in fired)
+
+
 def run(
     graph: Graph, without: Sequence[str] = (), only: Sequence[str] | None = None, until: str | None = None
 ) -> tuple[tuple[Stage, ...], Ledger]:
-    """Runs the chosen passes; the graph is verified after each. Raises `TransformulaError` for unknown names."""
+    """Runs the chosen passes; the graph is verified after each. Raises `TransformulaError` for unknown names.
+
+    A pass that approximates runs only where `only` names it.
+    """
     rows = table()
     known = [row.name for row in rows]
     for name in (*without, *(only or ()), *((until,) if until else ())):
@@ -53,7 +71,9 @@ def run(
     for row in rows:
         if until == "formula":
             break
-        if row.name not in without and (only is None or row.name in only):
+        if row.numeric == APPROXIMATING and only is None and row.name not in without:
+            ledger.refused(row.name, row.name, row.does, f"it approximates, and nobody asked for it: --only {row.name}")
+        elif row.name not in without and (only is None or row.name in only):
             graph = row.run(graph, ledger)
             verify(graph)
             stages.append(Stage(row.name, graph))

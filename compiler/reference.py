@@ -31,9 +31,11 @@ def run(
     inputs: Mapping[str, Any],
     seed: int = 0,
     training: bool = False,
+    evaluator: type[Evaluator] = Evaluator,
 ) -> dict[str, Array]:
     """Named results of a graph for a (padded) batch; `inputs` by the graph's input names, masks included.
 
+    `evaluator` may be another one that evaluates nodes.
     Raises `TransformulaError` for unknown or missing inputs, shapes that do not fit, ids out of range.
     """
     given = {name: np.asarray(value) for name, value in inputs.items() if value is not None}
@@ -43,11 +45,11 @@ def run(
     if graph.each:
         groups = next(given[one.name].shape[:2] for one in graph.inputs if one.name in given)
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in given.items()}
-        found = run(replace(graph, each=""), weights, flat, seed, training)
+        found = run(replace(graph, each=""), weights, flat, seed, training, evaluator)
         return {name: value.reshape(*groups, *value.shape[1:]) for name, value in found.items()}
     check_inputs(graph, given)
     lookup = weights if callable(weights) else _lookup(weights)
-    return _evaluated(graph, lookup, given, seed, training)
+    return _evaluated(graph, lookup, given, seed, training, evaluator)
 
 
 def _lookup(weights: Mapping[str, Array]) -> Weights:
@@ -87,7 +89,8 @@ def check_inputs(graph: Graph, given: Mapping[str, Array]) -> None:
             raise error("R903", f"`{one.name}` should have the dimensions [{axes}], not {list(given[one.name].shape)}")
 
 
-def _evaluated(graph: Graph, weights: Weights, given: dict[str, Array], seed: int, training: bool) -> dict[str, Array]:
+def arranged(graph: Graph, given: Mapping[str, Array]) -> tuple[dict[str, Array], Lengths, dict[str, Places]]:
+    """The inputs with every example left-aligned, the lengths of the examples, and where the caller had them."""
     places = _places(graph, given)
     lengths = Lengths(_owners(graph, given))
     for name, place in places.items():
@@ -97,7 +100,14 @@ def _evaluated(graph: Graph, weights: Weights, given: dict[str, Array], seed: in
     if "position_ids" in given and "position_ids" not in aligned:
         first = next(iter(places.values()))
         aligned["position_ids"] = first.take(np.broadcast_to(given["position_ids"], first.shape))
-    evaluator = Evaluator(aligned, weights, lengths, seed, training)
+    return aligned, lengths, places
+
+
+def _evaluated(
+    graph: Graph, weights: Weights, given: dict[str, Array], seed: int, training: bool, kind: type[Evaluator]
+) -> dict[str, Array]:
+    aligned, lengths, places = arranged(graph, given)
+    evaluator = kind(aligned, weights, lengths, seed, training)
     results = {}
     for out in graph.outputs:
         value = evaluator(out.node).transpose([out.node.axes.index(axis) for axis in out.axes])
@@ -105,8 +115,11 @@ def _evaluated(graph: Graph, weights: Weights, given: dict[str, Array], seed: in
     return results
 
 
-class _Places:
-    """Where the entries of one length stand in the caller's padded array."""
+class Places:
+    """Where the entries of one length stand in the caller's padded array.
+
+    `count` of an example are its own, of which `visible` may be seen; `real` is which entries an example has.
+    """
 
     def __init__(self, mask: Array) -> None:
         mask = np.asarray(mask, bool)
@@ -137,7 +150,7 @@ class _Places:
         return result
 
 
-def _places(graph: Graph, given: Mapping[str, Array]) -> dict[str, _Places]:
+def _places(graph: Graph, given: Mapping[str, Array]) -> dict[str, Places]:
     found = {}
     for number, name in enumerate(length_names(graph)):
         shape = _length_shape(graph, given, name)
@@ -147,7 +160,7 @@ def _places(graph: Graph, given: Mapping[str, Array]) -> dict[str, _Places]:
             raise error(
                 "R903", f"`{mask_name}` should be {list(shape)} like the input it masks, not {list(mask.shape)}"
             )
-        found[name] = _Places(np.ones(shape, bool) if mask is None else mask != 0)
+        found[name] = Places(np.ones(shape, bool) if mask is None else mask != 0)
     return found
 
 
@@ -165,7 +178,7 @@ def _length_shape(graph: Graph, given: Mapping[str, Array], name: str) -> tuple[
     return shape
 
 
-def _align_input(one: Input, value: Array, places: Mapping[str, _Places]) -> Array:
+def _align_input(one: Input, value: Array, places: Mapping[str, Places]) -> Array:
     for number, axis in enumerate(one.axes):
         if isinstance(axis.size, Length) and axis.size.name in places:
             moved = np.moveaxis(value, number, 1)
@@ -175,7 +188,7 @@ def _align_input(one: Input, value: Array, places: Mapping[str, _Places]) -> Arr
     return value
 
 
-def _restore(value: Array, axes: tuple[Axis, ...], places: Mapping[str, _Places], graph: Graph) -> Array:
+def _restore(value: Array, axes: tuple[Axis, ...], places: Mapping[str, Places], graph: Graph) -> Array:
     """Back to the caller's places; NaN means that an entry out of range was read. An empty example has zeros."""
     if graph.batch is not None and places:
         rows = np.all([place.count > 0 for place in places.values()], axis=0)

@@ -8,6 +8,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regen", action="store_true", help="write golden files anew")
 
 
+@pytest.fixture(autouse=True)
+def _unproved(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests compile a thousand models: those that are not about proofs leave them out, to take minutes and not hours.
+
+    tests/compiler/test_validate.py proves the zoo and every shipped spec.
+    """
+    if request.node.get_closest_marker("proved") is None:
+        monkeypatch.setattr("transformula.compiler.validation.prove_quickly", lambda made: None)
+
+
 @pytest.fixture
 def regen(request: pytest.FixtureRequest) -> bool:
     """Are golden files to be written anew?"""

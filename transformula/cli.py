@@ -17,6 +17,7 @@ from . import __version__
 
 if TYPE_CHECKING:
     from .compiler.driver import Compiled
+    from .compiler.modules import Module
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
@@ -103,6 +104,10 @@ asked = options(
         help="Which tokens' rows of a result: first, last, or positions (a new input at_positions).",
     ),
 )
+validation = click.option(
+    "--no-validate", "validate", is_flag=True, flag_value=False, default=True,
+    help="Skip the quick proof of the passes at small sizes.",
+)  # fmt: skip
 passes = options(
     click.option(
         "--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."
@@ -134,17 +139,18 @@ def check(specs: tuple[str, ...], axes: bool, config: Path | None, as_json: bool
 @command("transformula compile bert --set layers=6 --set act=relu -o bert.py")
 @spec
 @options(out, click.option("--backend", default="numpy", show_default=True, help="numpy, or torch (an nn.Module)."))
-@options(layout, config, settings, entry, shows, asked, passes)
-def compile(spec: str, out: Path | None, backend: str, layout: str | None, **chosen: Any) -> None:
+@options(layout, config, settings, entry, shows, asked, passes, validation)
+def compile(spec: str, out: Path | None, backend: str, layout: str | None, validate: bool, **chosen: Any) -> None:
     """Compile a model to a standalone module; without -o, print it.
 
     SPEC is a .formula file, the name of a shipped spec, or - for standard input.
     """
-    from .backends.program import Program, check_backend, passes_left_out
+    from .backends.program import Program, check_backend, passes_left_out, proved
 
     check_backend(backend, layout)
     chosen["without"] = (*chosen["without"], *passes_left_out(backend))
-    made = Program(_compiled(spec, **chosen), backend, layout)
+    compiled = _compiled(spec, **chosen)
+    made = Program(proved(compiled) if validate else compiled, backend, layout)
     source = made.source
     for line in made.ledger.lines:
         if layout == "packed" and line.rule == "packed" and not line.fired:
@@ -181,6 +187,7 @@ def compile(spec: str, out: Path | None, backend: str, layout: str | None, **cho
     ),
     entry,
     click.option("--similarity", is_flag=True, help="Print how alike the texts are (cosine)."),
+    validation,
 )
 def run(**chosen: Any) -> None:
     """Run a model over texts, one result a line.
@@ -266,6 +273,40 @@ def explain(spec: str, batch: int, length: int, fill: float, as_json: bool, **ch
     explain_report(explained(_compiled(spec, **chosen), Sizes(batch, length, fill)), as_json)
 
 
+@command("transformula verify bert --entry Bert")
+@spec
+@options(
+    click.option("--backend", "backends", multiple=True, metavar="NAME", help="numpy or torch; by default both."),
+    config,
+    settings,
+    click.option("--entry", metavar="NAME", help="One model or objective; by default all of a spec, or the folder's."),
+    click.option("--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."),
+    as_json,
+)
+def verify(spec: str, backends: tuple[str, ...], entry: str | None, as_json: bool, **chosen: Any) -> None:
+    """Prove every pass and every backend against the formulas.
+
+    SPEC is a .formula file, the name of a shipped spec, a model's folder, or - for standard input. Passes and backends
+    are compared with the naive evaluator in float64, at small sizes, on cases that rewrites fail on: masks of every
+    kind, large and tiny numbers, NaN in padding; a folder's backends on its own weights, too. Exit status 1: something
+    differs by more than rounding explains.
+    """
+    from .compiler.driver import load_module
+    from .compiler.lower import choose_entry, entries
+    from .proofs import Verification, verify_job
+
+    folder = Path(spec) if Path(spec).is_dir() else None
+    source: Any = spec
+    if folder is None:
+        source = load_module(_spec(spec))
+        names = [choose_entry(source, entry).name] if entry else entries(source)
+    else:
+        names = [_compiled(spec, entry=entry, until="formula", **{**chosen, "without": ()}).entry]
+    job = Verification(names, lambda name: _compiled(source, entry=name, **chosen), backends, folder)
+    if not verify_job(job, as_json):
+        raise click.exceptions.Exit(1)
+
+
 @command("transformula convert ./old-model -o ./new-model")
 @click.argument("folder", type=PATH)
 @click.option("-o", "--out", type=PATH, metavar="FOLDER", help="Where to write; by default into the folder itself.")
@@ -331,7 +372,7 @@ def _pairs(option: str, given: tuple[str, ...], example: str) -> Iterator[tuple[
 
 
 def _compiled(
-    spec: str,
+    spec: str | Module,
     config: Path | None = None,
     settings: tuple[str, ...] = (),
     entry: str | None = None,
@@ -346,12 +387,12 @@ def _compiled(
     from .compiler.driver import compile_graph
 
     given, module = _config(config), None
-    if Path(spec).is_dir():
+    if isinstance(spec, str) and Path(spec).is_dir():
         from .texts import folder_spec
 
         module, given, entry = folder_spec(Path(spec), given, entry)
     chosen = dict(_pairs("rows", rows, "logits=last"))
-    made = module or _spec(spec)
+    made = module or (_spec(spec) if isinstance(spec, str) else spec)
     return compile_graph(
         made, given, entry, _settings(settings), without, only or None, until, shows, results, chosen
     )

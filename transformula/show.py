@@ -161,7 +161,8 @@ def _chapter(console: Console, chapter: Chapter) -> None:
 
     before, after = chapter.before, chapter.after
     nodes = f"{before} → {after} nodes" if before != after else f"{after} nodes"
-    console.print(Text.assemble((chapter.name, "bold"), f"  {nodes}  ", (chapter.does, "dim")))
+    numeric = f"{chapter.numeric}  " if chapter.numeric else ""
+    console.print(Text.assemble((chapter.name, "bold"), f"  {nodes}  {numeric}", (chapter.does, "dim")))
     for sign, style, events in (("+", "green", chapter.fired), ("-", "yellow", chapter.refused)):
         for event in events:
             console.print(Text.assemble((f"  {sign} ", style), *_event(event)))

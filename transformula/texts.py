@@ -43,6 +43,7 @@ class Job:
     batch_size: int = 32
     entry: str | None = None
     similarity: bool = False
+    validate: bool = True
 
 
 @dataclass
@@ -64,7 +65,8 @@ def run_job(job: Job) -> None:
 
     texts, total = _texts(job)
     dtype = job.dtype or "float32"
-    model = load(job.folder, job.backend, dtype, job.entry, device=job.device, layout=job.layout)
+    where: dict[str, Any] = {"device": job.device, "layout": job.layout, "validate": job.validate}
+    model = load(job.folder, job.backend, dtype, job.entry, **where)
     name, per_token = _output(model, job.name)
     tally = Tally()
     results = _results(model, _tokenizer(model), texts, name, per_token, job.batch_size, tally)

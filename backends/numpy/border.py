@@ -199,6 +199,8 @@ def check_limits(
             check_ids(name, placed(arrays[name], real)[real], limit, table)
         elif own[1:2] == (length,):
             check_ids(name, arrays[name][real], limit, table)
+        elif masks_of.get(name) in arrays:
+            check_ids(name, arrays[name][real_places(arrays[masks_of[name]], arrays[name].shape[:2])], limit, table)
         else:
             check_ids(name, arrays[name], limit, table)
 

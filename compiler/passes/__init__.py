@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..numeric import EXACT
 from ..pipeline import Pass
 from . import (
     deadness,
@@ -10,6 +11,7 @@ from . import (
     fuse,
     inference,
     merge_projections,
+    probe,
     push_picks,
     reassociate,
     recognise,
@@ -35,6 +37,7 @@ PASSES: tuple[Pass, ...] = (
         "softmax, log-softmax, LayerNorm, RMSNorm, GELUs, SiLU and attention by their meaning",
         "before anything that moves parts of them about",
         recognise.run,
+        bound=probe.TOLERANCE,
     ),
     Pass(
         "push_picks",
@@ -83,11 +86,13 @@ PASSES: tuple[Pass, ...] = (
         "token-wise work on the packed real tokens of many examples, attention per example",
         "carried out by the backend, on the graph as all others leave it",
         planned("unpad"),
+        EXACT,
     ),
     Pass(
         "schedule",
         "order of the lines, memory used again, in-place where the argument is dead",
         "carried out by the backend, last of all",
         planned("schedule"),
+        EXACT,
     ),
 )

@@ -9,4 +9,7 @@ from .rule import Context, Match, Rule, rewrite
 
 SIMPLIFY: tuple[Rule, ...] = (*ALGEBRA, *RENAMES)
 
-__all__ = ["INFERENCE", "SIMPLIFY", "Context", "Match", "Rule", "rewrite"]
+NUMERIC = {rule.name: rule.numeric for rule in (*INFERENCE, *SIMPLIFY)}
+"""The numeric class of each rule."""
+
+__all__ = ["INFERENCE", "NUMERIC", "SIMPLIFY", "Context", "Match", "Rule", "rewrite"]

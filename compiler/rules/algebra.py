@@ -8,6 +8,7 @@ from fractions import Fraction
 from .. import ir
 from ..arithmetic import _static
 from ..ir import Axis, Node
+from ..numeric import EXACT
 from .rule import Match, Rule
 
 ZERO, ONE, TWO = ir.const(Fraction(0)), ir.const(Fraction(1)), ir.const(Fraction(2))
@@ -209,16 +210,19 @@ RULES = (
         _neutral, lambda m: m["kept"],
         lambda: [ir.apply("+", _x(), ZERO), ir.apply("*", ONE, _x()), ir.apply("/", _x(), ONE)],
         _same_kind, lambda: [ir.apply("/", _x("int"), ONE)],
+        numeric=EXACT,
     ),
     Rule(
         "dropped_nothing", "dropout(x, 0) = x", "every entry is kept, and scaled by 1",
         _dropped_nothing, lambda m: ir.widen_to(m["kept"], m["node"].axes),
         lambda: [ir.draw("dropout", (_x(), ZERO), (), "real", "site")],
         _same_kind, lambda: [ir.draw("dropout", (_x("int"), ZERO), (), "real", "site")],
+        numeric=EXACT,
     ),
     Rule(
         "square", "x ^ 2 = x * x", "a product is exact and cheaper than a power",
         _square, lambda m: ir.apply("*", m["x"], m["x"]), lambda: [ir.apply("^", _x(), TWO)],
+        numeric=EXACT,
     ),
     Rule(
         "constants", "numbers are computed once, here", "exact arithmetic at compile time",
@@ -229,27 +233,32 @@ RULES = (
         "negations", "-(-x) = x", "nothing to compute",
         _twice_negated, lambda m: m["x"],
         lambda: [ir.apply("neg", ir.apply("neg", _x()))],
+        numeric=EXACT,
     ),
     Rule(
         "decided", "c ? (c ? x : y) : z = c ? x : z", "0/−∞ masks make nested selections of one relation",
         _decided, _decide,
         lambda: [ir.where(_truth_sample(), ir.apply("exp", ir.where(_truth_sample(), _x(), ZERO)), ONE)],
+        numeric=EXACT,
     ),
     Rule(
         "selected_sum", "Σ (c ? x : 0) = Σ over c of x", "the normal form of a sum over a relation",
         _selected_sum, _make_selected_sum,
         lambda: [ir.reduce("sum", ir.where(_truth_sample(), _x(), ZERO), (Axis("b", 4),))],
+        numeric=EXACT,
     ),
     Rule(
         "mirrored", "a ≥ b is b ≤ a", "one form for each comparison, so that equal masks are one",
         _mirrored, lambda m: ir.apply(MIRROR[m["node"]["fn"]], *m["node"].args[::-1]),
         lambda: [ir.apply(">=", _x(), ONE), ir.apply(">", _x("int"), TWO)],
+        numeric=EXACT,
     ),
     Rule(
         "opposite", "not a < b is a ≥ b", "what -∞ excludes is told by what it lets through",
         _opposite, lambda m: ir.apply(OPPOSITE[m["test"]["fn"]], *m["test"].args),
         lambda: [ir.apply("not", ir.apply(fn, _index(4, "a"), _index(4, "b"))) for fn in ("<", "<=", "==", "!=")],
         _whole_numbers, lambda: [ir.apply("not", ir.apply("<", _x(), ONE))],
+        numeric=EXACT,
     ),
     Rule(
         "product_sum", "Σ[k] (a * b) = a @[k] b", "a product of matrices makes no table of all its terms",

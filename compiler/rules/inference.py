@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from .. import ir
 from ..ir import Axis, Node
+from ..numeric import EXACT
 from .rule import Match, Rule
 
 
@@ -30,10 +31,12 @@ RULES = (
         "no_dropout", "dropout(x, p) = x outside training", "a compiled module is for inference",
         _dropout, lambda m: ir.widen_to(m["x"], m["axes"]),
         lambda: [ir.draw("dropout", (_x(), rate), (), "real", "site") for rate in (ir.const(Fraction(1, 10)), _rate())],
+        numeric=EXACT,
     ),
     Rule(
         "no_stop", "stop(x) = x where no gradient is taken", "it only cuts the gradient",
         _stop, lambda m: m["x"],
         lambda: [ir.apply("stop", _x())],
+        numeric=EXACT,
     ),
 )  # fmt: skip

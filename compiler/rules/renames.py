@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import ir
 from ..ir import Axis, Length, Node
+from ..numeric import EXACT
 from .rule import Match, Rule
 
 ENTRYWISE = ("map", "contract", "reduce", "pick")
@@ -94,6 +95,6 @@ def _samples() -> list[Node]:
 RULES = (
     Rule(
         "sink_renames", "f(x[a → b]) = f(x)[a → b]", "one x for all projections; bound axes have one name",
-        _sinkable, _sunk, _samples,
+        _sinkable, _sunk, _samples, numeric=EXACT,
     ),
 )  # fmt: skip

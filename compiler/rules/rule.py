@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from ..ir import Graph, Node, Origin, take_origin, walk, walk_all
 from ..ledger import Ledger
+from ..numeric import REASSOCIATING
 
 Match: TypeAlias = Mapping[str, Any]
 
@@ -39,7 +40,10 @@ def nothing_against(match: Match) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """`find` sees the shape (None: it is not there), `refuse` returns the missing fact ('' if none), `make` builds."""
+    """`find` sees the shape (None: it is not there), `refuse` returns the missing fact ('' if none), `make` builds.
+
+    `numeric` is the class of numeric.py; a rule that says `exact` is tested to be so.
+    """
 
     name: str
     law: str
@@ -49,6 +53,7 @@ class Rule:
     samples: Callable[[], Sequence[Node]]
     refuse: Callable[[Match], str] = nothing_against
     refused: Callable[[], Sequence[Node]] = tuple
+    numeric: str = REASSOCIATING
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule], pass_name: str, ledger: Ledger, rounds: int = 8) -> Graph:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.compiler.spec_tools import Array, rng
-from transformula.compiler import ir, rules
+from transformula.compiler import ir, numeric, rules
 from transformula.compiler.evaluate import Evaluator, Lengths, align
 from transformula.compiler.ir import Axis, Graph, Length, Node, Output
 from transformula.compiler.ledger import Ledger
@@ -52,8 +52,8 @@ def resized(root: Node, size: int) -> Node:
     return done[root]
 
 
-def value(root: Node, seed: int = 0, length: int = 3, training: bool = False) -> Array:
-    """The node at random inputs and weights; examples of the lengths have 0 to all entries, some hidden."""
+def value(root: Node, seed: int = 0, length: int = 3, training: bool = False, whole: bool = False) -> Array:
+    """The node at random (whole) inputs and weights; examples of the lengths have 0 to all entries, some hidden."""
     lengths = Lengths({"batch": 2, "seq": length}, {"seq": np.array([length, length // 2])})
     lengths.visible["seq"] = np.arange(length) < lengths.count["seq"][:, None]
     leaves = [one for one in ir.walk([root]) if one.op in ("input", "weight")]
@@ -61,9 +61,8 @@ def value(root: Node, seed: int = 0, length: int = 3, training: bool = False) ->
     drawn = {}
     for one in leaves:
         made = rng(seed + crc32(one["name"].encode())).normal(size=[extent(axis) for axis in one.axes])
-        drawn[one["name"]] = (
-            np.round(made * 3) if one.kind == "int" else made > 0 if one.kind == "bool" else made
-        )
+        rounded = one.kind == "int" or (whole and one.kind != "bool")
+        drawn[one["name"]] = np.round(made * 3) if rounded else made > 0 if one.kind == "bool" else made
     return Evaluator(drawn, lambda name, axes: drawn[name], lengths, seed, training)(root)
 
 
@@ -103,6 +102,32 @@ def test_sample_fires_and_keeps_the_value(rule: Rule, sample: Node, size: int) -
             same(sample, made, seed=seed, length=length)
             if rule in SIMPLIFY:
                 same(sample, made, seed=seed, length=length, training=True)
+
+
+@pytest.mark.parametrize(("rule", "sample"), SAMPLES)
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_sample_moves_numbers_as_far_as_its_class_says(rule: Rule, sample: Node, size: int) -> None:
+    """exact: whole numbers to the last bit. reassociating: a few units in the last place, for each term of a sum."""
+    assert rule.numeric in (numeric.EXACT, numeric.REASSOCIATING), "what approximates is a pass of its own"
+    sample = resized(sample, size)
+    made = applied(rule, sample)[0]
+    for seed in range(4):
+        for length in (1, 4):
+            how: dict[str, Any] = {"seed": seed, "length": length}
+            wanted, whole = (value(sample, **how, whole=one) for one in (False, True))
+            found, exact = (align(value(made, **how, whole=one), made.axes, sample.axes) for one in (False, True))
+            if rule.numeric == numeric.EXACT:
+                np.testing.assert_array_equal(exact, whole)
+            else:
+                ulps = numeric.ULPS[rule.numeric] * numeric.UNIT * max(np.abs(wanted).max(initial=0.0), 1.0)
+                np.testing.assert_allclose(found, wanted, rtol=0, atol=ulps)
+
+
+def test_a_rule_that_says_exact_and_is_not_is_found_out() -> None:
+    wrong = replace(ALL[0], make=lambda match: ir.apply("*", match["x"], ir.const(1 - 2.0**-50)), numeric=numeric.EXACT)
+    (sample, *_) = wrong.samples()
+    with pytest.raises(AssertionError):
+        test_sample_moves_numbers_as_far_as_its_class_says(wrong, sample, 5)
 
 
 @pytest.mark.parametrize(("rule", "sample"), REFUSED)

@@ -1,0 +1,222 @@
+"""Every backend against the naive evaluator: on the small models of validation, and on a folder's real weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..compiler import pipeline, reference
+from ..compiler.driver import Compiled, compile_losses, lowered
+from ..compiler.heads import losses
+from ..compiler.ir import Graph, Length, Weight
+from ..compiler.numeric import UNIT
+from ..compiler.reference import MASKS, Places, length_names
+from ..compiler.validation import cases
+from ..compiler.validation.cases import OWN, Case, case
+from ..compiler.validation.proof import EVERY, Measure, fitting
+from ..compiler.validation.rounding import Noisy, allowed
+from ..compiler.validation.sizes import Shrinker, Small, Subject, subjects
+from ..compiler.validation.trial import WRONG_ID, Gap, far, gap
+from ..grammar.diagnostics import TransformulaError
+from .load import REFERENCE, load
+from .program import BACKENDS, Program, passes_left_out
+
+Array = npt.NDArray[Any]
+
+UNITS = {"float64": UNIT, "float32": 2.0**-24}
+"""The rounding of each kind of number."""
+
+ULPS = 64
+"""Roundings that one operation of a backend may differ by: exp, erf and tanh are approximated there."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A backend with a layout and a kind of number."""
+
+    backend: str
+    layout: str | None
+    dtype: str
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.backend, self.layout, self.dtype)))
+
+    @property
+    def unit(self) -> float:
+        """By how much one operation may err."""
+        return ULPS * UNITS[self.dtype]
+
+
+def ways(backends: Sequence[str] = ()) -> Iterator[Way]:
+    """Every backend (or those named) in every layout and kind of number; one that is not here is an error."""
+    for name in backends or BACKENDS:
+        emit = import_module(BACKENDS[name], __package__)
+        import_module(f".{name}.loading", __package__)
+        for layout in getattr(emit, "LAYOUTS", (None,)):
+            yield from (Way(name, layout, dtype) for dtype in UNITS)
+
+
+def prove_backends(made: Compiled, chosen: Sequence[Way]) -> Iterator[Measure]:
+    """Each way on every case of the model at small sizes."""
+    subject = subjects(made)[0]
+    if subject.graph.batch is None:
+        return  # an objective: the backends compile models, which give its loss
+    ran = tuple(stage.name for stage in made.stages[1:])
+    without = tuple(row.name for row in pipeline.table() if row.name not in ran)
+    shrinker = Shrinker(subject)
+    for profile, names in EVERY.items():
+        for small, kinds in fitting(shrinker, profile, names):
+            made_up = [case(small.graph, kind) for kind in kinds if not kind.training]
+            wanted = [(one, found) for one in made_up if (found := _wanted(small.graph, one)) is not None]
+            wanted += [(one, loss) for one, found in wanted for loss in _losses(subject, small, one, found)]
+            for way in chosen:
+                yield from _proved(subject, small, way, without, wanted)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the naive evaluator makes of a case, and how far noise moves it; `inputs` as a caller gives them."""
+
+    inputs: Mapping[str, Array]
+    values: Mapping[str, Array]
+    moved: Mapping[str, Array]
+
+
+def _wanted(graph: Graph, one: Case) -> Wanted | None:
+    """None where the formula has no value: beyond exp, or in a text that is longer than its table."""
+    inputs = _called(graph, one)
+    try:
+        values = reference.run(graph, one.weights, inputs)
+        return Wanted(inputs, values, reference.run(graph, one.weights, inputs, evaluator=Noisy))
+    except TransformulaError:
+        return None
+
+
+def _losses(subject: Subject, small: Small, one: Case, found: Wanted) -> Iterator[Wanted]:
+    """The losses that labels beside the inputs ask for; those of ordinary numbers, whose results all exist."""
+    if small.graph.each or one.kind.scale != 1:
+        return
+    examples = len(next(iter(found.values.values())))
+    for entry in losses(small.config.module, subject.entry.name, list(found.values)):
+        graph = lowered(small.config.module, small.config, entry)
+        known = {*found.inputs, *found.values, *(row.name for row in small.graph.inputs)}
+        own = cases.labels(graph, one.kind, examples, {row.name for row in graph.inputs} - known)
+        given = {**found.inputs, **own}
+        takes = reference.allowed_inputs(graph)
+        values = {name: value for name, value in {**given, **found.values}.items() if name in takes}
+        moved = {name: found.moved.get(name, value) for name, value in values.items()}
+        try:
+            loss = reference.run(graph, {}, values)
+            yield Wanted(given, loss, reference.run(graph, {}, moved, evaluator=Noisy))
+        except TransformulaError:
+            continue  # an example that has nothing to label
+
+
+def _proved(
+    subject: Subject, small: Small, way: Way, without: tuple[str, ...], wanted: Sequence[tuple[Case, Wanted]]
+) -> Iterator[Measure]:
+    left = (*without, *passes_left_out(way.backend))
+    stages, ledger = pipeline.run(small.graph, left)
+    objectives = compile_losses(small.config.module, small.config, small.graph, left)
+    compiled = Compiled(small.config.module, small.config, subject.entry.name, stages, ledger, objectives)
+    program = Program(compiled, way.backend, way.layout)
+    names = [out.name for out in small.graph.outputs]
+    calls: dict[float, Any] = {}
+    for one, found in wanted:
+        try:
+            if one.kind.scale not in calls:  # cases of one scale have one set of weights
+                calls[one.kind.scale] = _loaded(program, way, one.weights)
+            told = worst(found, calls[one.kind.scale](dict(found.inputs), names), way.unit)
+        except TransformulaError as fault:
+            told = far("", f"it fails: {fault.diagnostics[0].message}")
+        yield Measure(subject.entry.name, str(way), way.dtype, one.kind.name, str(small), told)
+
+
+def _loaded(program: Program, way: Way, values: Mapping[str, Array]) -> Any:
+    """The function of a generated module with these weights."""
+    loading = import_module(f".{way.backend}.loading", __package__)
+    weights = {weight.name: _nested(weight, values[weight.name]) for weight in program.compiled.formula.weights}
+    return loading.forward(program, weights, way.dtype, None, None)[0]
+
+
+def worst(wanted: Wanted, found: Mapping[str, Any], unit: float) -> Gap:
+    """The result that is furthest from what it should be."""
+    gaps = []
+    for name, value in wanted.values.items():
+        here = found[name] if isinstance(found[name], np.ndarray) else np.asarray(found[name].cpu())
+        if here.shape != value.shape:
+            gaps.append(far(name, f"`{name}` is {list(here.shape)}, not {list(value.shape)}"))
+            continue
+        value, here = value.astype(float), here.astype(float)
+        limit = allowed(value, wanted.moved[name].astype(float), unit)
+        gaps.append(gap(name, value, here, np.isfinite(value), limit))
+    return replace(max(gaps, key=lambda one: one.excess), entries=sum(one.entries for one in gaps))
+
+
+def _nested(weight: Weight, value: Array) -> Any:
+    """Weights as a checkpoint gives them: a list for each axis of the stack."""
+
+    def unstacked(array: Array, depth: int) -> Any:
+        return [unstacked(one, depth - 1) for one in array] if depth else array
+
+    return unstacked(value, len(weight.stack))
+
+
+def _called(graph: Graph, one: Case) -> dict[str, Array]:
+    """The inputs as a caller gives them: what stands in for another one alone, NaN in padding, groups of texts."""
+    given = dict(one.inputs)
+    for row in graph.inputs:
+        if row.instead in given:
+            given.pop(row.name, None)
+    if one.kind.poison:
+        given = {name: _padded(graph, name, value, given) for name, value in given.items()}
+    return {name: value[None] for name, value in given.items()} if graph.each else given
+
+
+def _padded(graph: Graph, name: str, value: Array, given: Mapping[str, Array]) -> Array:
+    """The input with NaN, or a wrong id, before the first and behind the last entry that the mask shows."""
+    axes = next((row.axes for row in graph.inputs if row.name == name), ())
+    masks = {length: given.get(mask) for mask, length in zip(MASKS, length_names(graph), strict=False)}
+    for place, axis in enumerate(axes):
+        mask = masks.get(axis.size.name) if isinstance(axis.size, Length) else None
+        if mask is None or value.dtype.kind == "b":
+            continue
+        places = Places(mask)
+        real = places.put(np.ones((*places.real.shape,), bool))
+        real = np.expand_dims(real, tuple(range(1, place)) + tuple(range(place + 1, value.ndim)))
+        value = np.where(real, value, np.nan if value.dtype.kind == "f" else WRONG_ID)
+    return value
+
+
+# ----------------------------------------------------------------------------------------------- a model's folder
+
+def prove_folder(folder: Path, chosen: Sequence[Way], entry: str | None = None) -> Iterator[Measure]:
+    """Each way on the folder's own weights, over a few short texts of random ids.
+
+    One naive evaluation in float64, one with noise, and one call of each way: some seconds for a model of 100 million
+    weights.
+    """
+    formulas = load(folder, REFERENCE, entry=entry)
+    graph, weights = formulas.program.compiled.formula, formulas.weights
+    kind = replace(OWN, width=min(OWN.width, formulas.max_length or OWN.width))
+    inputs = _called(graph, Case(kind, cases.inputs(graph, kind), {}))
+    values = reference.run(graph, _lookup(weights), inputs)
+    wanted = Wanted(inputs, values, reference.run(graph, _lookup(weights), inputs, evaluator=Noisy))
+    sizes = ", ".join(f"{name}{list(value.shape)}" for name, value in inputs.items())
+    for way in chosen:
+        try:
+            model = load(folder, way.backend, way.dtype, formulas.entry, layout=way.layout, validate=False)
+            told = worst(wanted, model(**inputs), way.unit)
+        except TransformulaError as fault:
+            told = far("", f"it fails: {fault.diagnostics[0].message}")
+        yield Measure(formulas.entry, str(way), way.dtype, kind.name, sizes, told)
+
+
+def _lookup(weights: Mapping[str, Any]) -> reference.Weights:
+    return lambda name, axes: np.asarray(weights[name], np.float64)
