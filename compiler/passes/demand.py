@@ -191,12 +191,21 @@ def _against(one: Node, rows: Rows) -> str:
         return "the numbers lie along a renamed axis" if brought & moved else ""
     if brought & hidden:
         return "the numbers lie along an axis that it sums over"
+    if one.op == "kernel" and one["name"] == "attention" and _seen_apart(one, rows):
+        return "what a row of attention sees, or its bias, would depend on numbers that the caller gives"
     if axes & _mixed(one):
         return f"{_told(one)} mixes the rows"
     over = one.get("over", ())
     if any(axis.owner in over for axis in axes):
         return "the sum over all examples leaves out rows that are not there"
     return ""
+
+
+def _seen_apart(one: Node, rows: Rows) -> bool:
+    """Whether mask or bias differ from row to row and the rows are given by an input: no function of places then."""
+    given = {axis for axis, place in rows if any(leaf.op == "input" for leaf in ir.walk([place]))}
+    at = kernels.parts(one)
+    return any(given & set(at[role].axes) for role in ("see", "first", "stop", "bias") if role in at)
 
 
 def _mixed(one: Node) -> set[Axis]:

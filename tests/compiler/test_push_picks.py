@@ -85,6 +85,15 @@ def test_places_of_a_text_are_rows_of_the_head() -> None:
     assert lines(zoo.ZOO["spots"], "rows") == [(True, "")]
 
 
+def test_given_places_of_causal_attention_stay_behind_it() -> None:
+    """Its mask would be a table of given rows and keys: the network after it is of the rows, its queries of all."""
+    text = zoo.encoder("h[d] = x[layers][seq = min(at, seq - 1)]", "attention[key if causal](Q, K, V)", "causal")
+    text = text.replace("input_ids)", "input_ids, at as spots)")
+    graph = compile(text, until="push_picks").graph
+    assert on_rows(graph) == (3, 3)
+    assert lines(text, "last_step") == [(True, "")]
+
+
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize("entry", ["BertForSequenceClassification", "BertForNextSentencePrediction"])
 def test_heads_of_bert_read_one_row(entry: str, backend: str) -> None:
