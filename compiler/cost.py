@@ -14,13 +14,13 @@ told apart. Where the plan has `unpad`, an example counts with its own length, e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from . import kernels, ops
 from .ir import Axis, Graph, Node, ordered, union
-from .passes.parameters import has_weight, parameters_among, stack_picks
+from .passes.parameters import has_weight, of_any_number, parameters_among, stack_picks
 from .rules.algebra import number
 from .sizes import USUAL, Sizes
 
@@ -205,14 +205,29 @@ class Pricer:
                 args = one.args[: one["slots"]] if one.op == "loop" else one.args  # its body reads the rest
                 read.update((arg, None) for arg in args if arg in self.static and has_weight(arg))
         read.update((root, None) for root in self.graph.roots if root in self.static and has_weight(root))
-        return sum(self.held(one) for one in read)
+        return sum(self.held(*members) for members in self._lists(read))
 
-    def held(self, one: Node) -> int:
-        """The memory of a parameter as it is prepared: for every entry of the stacks that it is chosen from."""
+    def _lists(self, read: Iterable[Node]) -> Iterable[Sequence[Node]]:
+        """The parameters, those together that choose from one stack by several numbers."""
         stacks = {weight.name: weight.stack for weight in self.graph.weights}
-        picks = stack_picks(one, stacks)
-        often = self.times(one) if picks is None else math.prod(self.sizes.extent(axis) for axis in picks)
-        return self.bytes(one) * often
+        found: dict[Node, list[Node]] = {}
+        for one in read:
+            found.setdefault(of_any_number(one, stack_picks(one, stacks) or {}, stacks), []).append(one)
+        return found.values()
+
+    def held(self, *members: Node) -> int:
+        """The memory of a parameter as it is prepared: for every entry of the stacks that it is chosen from.
+
+        Several members are one parameter, chosen by several numbers; only numbers that are known make fewer entries.
+        """
+        stacks = {weight.name: weight.stack for weight in self.graph.weights}
+        picks = [stack_picks(one, stacks) for one in members]
+        every = [
+            self.times(one) if chosen is None else math.prod(self.sizes.extent(axis) for axis in chosen)
+            for one, chosen in zip(members, picks, strict=True)
+            if chosen is None or any(number.op != "const" for number in chosen.values())
+        ]
+        return self.bytes(members[0]) * (max(every) if every else len(members))
 
 
 def is_view(one: Node) -> bool:

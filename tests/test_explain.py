@@ -40,7 +40,7 @@ def test_what_is_printed(regen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_json_has_the_costs_of_every_stage() -> None:
     found = data("bert", "--set", "layers=2")
-    assert found["sizes"] == {"batch": 8, "length": 128, "fill": 1.0, "lengths": {}}
+    assert found["sizes"] == {"batch": 8, "length": 128, "fill": 1.0, "lengths": {}, "chosen": 0.15}
     stages = [found["cost"], *(one["cost_after"] for one in found["chapters"])]
     assert [one["cost_before"] for one in found["chapters"]] == stages[:-1]
     assert all(set(one) == COSTS for one in stages)

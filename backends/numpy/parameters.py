@@ -7,13 +7,12 @@ loop it is read by the same number, so a weight shared by layers is prepared onc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ...compiler.ir import Axis, Graph, Node, counter, pick, transform, walk
-from ...compiler.passes.parameters import has_weight, stack_picks
+from ...compiler.ir import Axis, Graph, Node, walk
+from ...compiler.passes.parameters import has_weight, of_any_number, stack_picks
 from .mangling import Names
 from .values import Value, aligned, transposed
 
@@ -51,7 +50,7 @@ class Parameters:
     def laid_out(self, one: Node, layout: Layout, writer: Writer, dims: tuple[Axis, ...]) -> Value:
         """The parameter with one dimension per group of axes; `dims` names them."""
         picks = stack_picks(one, writer.stacks) or {}
-        key = (_of_any_number(one, picks, writer.stacks), layout)
+        key = (of_any_number(one, picks, writer.stacks), layout)
         if key not in self.found and picks and all(number.op == "const" for number in picks.values()):
             key = (one, layout)  # one entry of the stack, not all
         if key not in self.found:
@@ -76,20 +75,6 @@ class Parameters:
     @cached_property
     def _common(self) -> str:
         return common_prefix(self.graph)
-
-
-def _of_any_number(one: Node, picks: Mapping[Axis, Node], stacks: Mapping[str, tuple[Axis, ...]]) -> Node:
-    """The parameter with a letter for each number that chooses from a stack: one list serves x[l] and x[11]."""
-    if not picks:
-        return one
-    letters = {axis: counter(-1 - place) for place, axis in enumerate(picks)}
-
-    def change(part: Node) -> Node:
-        if part.op == "pick" and part.args[0].op == "weight" and set(part["keys"]) == set(stacks[part.args[0]["name"]]):
-            return pick(part.args[0], {axis: letters[axis] for axis in part["keys"]})
-        return part
-
-    return transform([one], change)[0]
 
 
 def common_prefix(graph: Graph) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from .. import ir
 from ..ir import Axis, Node
@@ -37,7 +37,7 @@ def has_weight(one: Node) -> bool:
     return any(part.op == "weight" for part in ir.walk([one]))
 
 
-def stack_picks(one: Node, stacks: dict[str, tuple[Axis, ...]]) -> dict[Axis, Node] | None:
+def stack_picks(one: Node, stacks: Mapping[str, tuple[Axis, ...]]) -> dict[Axis, Node] | None:
     """The numbers by which stacked weights are chosen inside a parameter; None if one axis is chosen by two numbers."""
     found: dict[Axis, Node] = {}
     for part in ir.walk([one], enter=lambda n: not _is_stack_pick(n, stacks)):
@@ -50,8 +50,22 @@ def stack_picks(one: Node, stacks: dict[str, tuple[Axis, ...]]) -> dict[Axis, No
     return found
 
 
-def _is_stack_pick(one: Node, stacks: dict[str, tuple[Axis, ...]]) -> bool:
+def _is_stack_pick(one: Node, stacks: Mapping[str, tuple[Axis, ...]]) -> bool:
     if one.op != "pick" or one.args[0].op != "weight":
         return False
     stack = stacks.get(one.args[0]["name"], ())
     return bool(stack) and set(one["keys"]) == set(stack)
+
+
+def of_any_number(one: Node, picks: Mapping[Axis, Node], stacks: Mapping[str, tuple[Axis, ...]]) -> Node:
+    """The parameter with a letter for each number that chooses from a stack: one list serves x[l] and x[11]."""
+    if not picks:
+        return one
+    letters = {axis: ir.counter(-1 - place) for place, axis in enumerate(picks)}
+
+    def change(part: Node) -> Node:
+        if _is_stack_pick(part, stacks):
+            return ir.pick(part.args[0], {axis: letters[axis] for axis in part["keys"]})
+        return part
+
+    return ir.transform([one], change)[0]

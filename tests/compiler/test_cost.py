@@ -135,8 +135,11 @@ def test_a_loop_over_a_length_has_its_steps() -> None:
 
 
 def test_a_recognised_meaning_costs_what_it_computes() -> None:
-    graph = graph_of("gpt")
+    """With a causal mask as a relation it looks at all pairs; with the bounds that fold_masks makes, at half."""
+    graph = graph_of("gpt", without=("fold_masks",))
     attention = named(graph, "attention")
+    bounded = cost.costs(graph_of("gpt"), Sizes(2, 6)).nodes[named(graph_of("gpt"), "attention")]
+    assert bounded.products == LAYERS * 4 * 2 * 21 * HEAD * DK
     found = cost.costs(graph, Sizes(2, 6)).nodes[attention]
     assert found.products == LAYERS * 4 * 2 * 36 * HEAD * DK
     reads = sum(math.prod(Sizes(2, 6).extent(a) for a in arg.axes) * (1 if arg.kind == "bool" else 4)
@@ -205,11 +208,20 @@ def test_a_tied_weight_counts_once() -> None:
 
 
 def test_what_only_weights_go_into_is_done_at_load() -> None:
-    before, after = (cost.costs(graph_of("bert", until=name)) for name in ("recognise", "fold_scales"))
+    stages = ("recognise", "fold_scales")
+    before, after = (cost.costs(graph_of("bert", until=name, without=("deadness",))) for name in stages)
     assert before.prepared.flops == 0
     assert after.prepared.flops == LAYERS * (D * HEAD * DK + HEAD * DK)  # weights and bias of the query
     assert after.total.flops == before.total.flops - LAYERS * 8 * 128 * 128 * HEAD
     assert before.prepared_bytes == after.prepared_bytes == before.parameter_bytes
+
+
+def test_a_layer_made_apart_reads_the_weights_of_its_stack() -> None:
+    """push_picks peels the last step: W[l] and W[1] lie in one list, and are no more memory than before."""
+    made = compile_graph("bert", entry="BertForSequenceClassification", settings=zoo.BERT)
+    before, after = (cost.costs(one.graph) for one in made.stages if one.name in ("recognise", "push_picks"))
+    assert after.total.products < before.total.products
+    assert after.prepared_bytes == before.prepared_bytes == before.parameter_bytes
 
 
 # --- memory --------------------------------------------------------------------------------------------------
@@ -279,7 +291,8 @@ def test_attention_holds_no_scores() -> None:
 
 
 def products_of(graph: Graph) -> list[Node]:
-    return [one for one in graph.nodes() if one.op == "contract"]
+    static = cost.Pricer(graph).static
+    return [one for one in graph.nodes() if one.op == "contract" and one not in static]
 
 
 def test_merged_projections_are_one_product_of_the_same_cost() -> None:
