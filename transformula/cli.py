@@ -241,23 +241,12 @@ def graph(
 
 @command("transformula explain bert --set layers=2 --length 512")
 @spec
+@options(config, settings, entry, shows, asked, passes)
 @options(
-    config,
-    settings,
-    entry,
-    shows,
-    asked,
-    passes,
     click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples, for the costs."),
+    click.option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the longest."),
     click.option(
-        "--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the longest example."
-    ),
-    click.option(
-        "--fill",
-        type=click.FloatRange(0, 1, min_open=True),
-        default=1.0,
-        show_default=True,
-        help="How much of the padded batch is real tokens.",
+        "--fill", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, help="Real tokens of all."
     ),
     as_json,
 )
