@@ -61,7 +61,7 @@ def _attention(one: Node, ledger: Ledger, span: Span | None) -> Node:
         ledger.refused(NAME, "bounds", "a relation is bounds on the keys of each row", _why_not(found.rest, axis), span)
     first, stop = (None if end is None else end.node() for end in ends(found))
     parts = {"query": at["query"], "key": at["key"], "value": at["value"], "see": found.rest, "first": first}
-    parts |= {"stop": stop, "bias": at.get("bias"), "drop": at.get("drop")}
+    parts |= {"stop": stop, "bias": at.get("bias"), "drop": at.get("drop"), "at": at.get("at")}
     attrs = {name: value for name, value in one.attrs.items() if name not in ("name", "roles")}
     if not found.everything:
         attrs["full"] = not masks.never_empty(at["see"], axis)
