@@ -37,6 +37,7 @@ model M(x[seq, d] as inputs_embeds) → y[seq, head, dk] = attention[key{see}](Q
           see[i: seq, j: key] = {relation}
 """
 MASKS = {"none": "", "causal": "j ≤ i", "window": "0 ≤ i - j < 128"}
+FORMS: tuple[tuple[str, tuple[str, ...]], ...] = (("folded", ()), ("table", ("fold_masks",)))
 Contender = Callable[[], Any]
 
 
@@ -86,6 +87,15 @@ def measured(contenders: dict[str, Contender], runs: int) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in ratios.items()}
 
 
+def contenders(way: str, masks: list[str], count: int, seq: int) -> dict[str, Contender]:
+    """Attention to everything, and for each mask what the compiler makes and the table, on `count` texts of `seq`."""
+    made = {"none": contender("none", way, (), count, seq)}
+    for mask in masks:
+        for form, without in FORMS:
+            made[f"{mask} {form}"] = contender(mask, way, without, count, seq)
+    return made
+
+
 def main() -> int:
     """One line for each way of computing and each length."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -94,17 +104,11 @@ def main() -> int:
     parser.add_argument("--masks", nargs="+", choices=[m for m in MASKS if m != "none"], default=["causal", "window"])
     parser.add_argument("--ways", nargs="+", default=["numpy", "torch packed", "torch padded"])
     given = parser.parse_args()
-    forms: list[tuple[str, tuple[str, ...]]] = [("folded", ()), ("table", ("fold_masks",))]
-    print(f"{'':14}{'seq':>6}" + "".join(f"{f'{mask} {form}':>18}" for mask in given.masks for form, _ in forms))
+    print(f"{'':14}{'seq':>6}" + "".join(f"{f'{mask} {form}':>18}" for mask in given.masks for form, _ in FORMS))
     for way in given.ways:
         for seq in given.seq:
-            count = max(1, 2048 // seq)
-            contenders = {"none": contender("none", way, (), count, seq)}
-            for mask in given.masks:
-                for form, without in forms:
-                    contenders[f"{mask} {form}"] = contender(mask, way, without, count, seq)
-            found = measured(contenders, given.runs)
-            print(f"{way:14}{seq:6}" + "".join(f"{found[name]:18.2f}" for name in contenders if name != "none"))
+            found = measured(contenders(way, given.masks, max(1, 2048 // seq), seq), given.runs)
+            print(f"{way:14}{seq:6}" + "".join(f"{ratio:18.2f}" for name, ratio in found.items() if name != "none"))
     return 0
 
 
