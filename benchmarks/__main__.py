@@ -10,8 +10,9 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Runs mixed lengths, sorted and not, a full batch, one sentence, and the passes; the first failure's status."""
-    for arguments in (["encode"], ["encode", "--unsorted"], ["encode", "--full"], ["encode", "--one"], ["passes"]):
+    """Runs mixed lengths, sorted and not, a full batch, one sentence, passes and masks; the first failure's status."""
+    encode = (["encode"], ["encode", "--unsorted"], ["encode", "--full"], ["encode", "--one"])
+    for arguments in (*encode, ["passes"], ["masks"]):
         status = subprocess.call([sys.executable, str(HERE / f"{arguments[0]}.py"), *arguments[1:]])
         if status:
             return status

@@ -170,9 +170,9 @@ def unbounded(one: Node) -> Node:
     at = parts(one)
     if "first" not in at and "stop" not in at:
         return one
-    roles = {**at, "see": relation(at, one["axis"])}
-    kept = {role: roles[role] for role in ATTENTION if role in roles and role not in ("first", "stop")}
-    return make("attention", kept, one.axes, **{k: v for k, v in one.attrs.items() if k not in ("name", "roles")})
+    roles = {role: part for role, part in at.items() if role not in ("first", "stop", "see")}
+    kept = {name: value for name, value in one.attrs.items() if name not in ("name", "roles")}
+    return make("attention", {**roles, "see": relation(at, one["axis"])}, one.axes, **kept)
 
 
 def _running_sum(at: Parts, one: Node) -> Node:
@@ -204,9 +204,6 @@ KERNELS: dict[str, Kernel] = {
     )
 }
 """Every kernel by name."""
-
-ATTENTION = ("query", "key", "value", "see", "first", "stop", "bias", "drop", "at")
-"""The parts of an attention, in order."""
 
 SITE = ("site", "steps")
 """Attributes of a draw that tell it from every other one."""

@@ -81,7 +81,10 @@ class Reading:
             return NOTHING
         rests = [one for one in (left.rest, right.rest) if one is not None]
         rest = None if not rests else rests[0] if len(rests) == 1 else ir.apply("and", *rests)
-        return Facts(highest((*left.first, *right.first)), lowest((*left.stop, *right.stop)), rest)
+        first, stop = highest((*left.first, *right.first)), lowest((*left.stop, *right.stop))
+        if any(least(begin - end) >= 0 for begin in first for end in stop):
+            return NOTHING
+        return Facts(first, stop, rest)
 
     def either(self, left: Facts, right: Facts, one: Node, holds: bool) -> Facts:
         """left or right: exact where the two overlap, or where one is a condition on the row alone."""

@@ -1,12 +1,13 @@
-"""benchmarks/passes.py: a case runs both modules, they agree, and its prediction is that of their operations."""
+"""Benchmarks: a case of passes.py runs both modules, as predicted from their operations; masks beside no mask."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from benchmarks import passes
+from benchmarks import masks, passes
 from tests.compiler import zoo
 from transformula.compiler.ir import Length
 from transformula.compiler.sizes import Sizes
@@ -34,3 +35,16 @@ def test_a_case_without_its_pass_is_left_out_with_a_reason() -> None:
     assert passes.why_not(TINY) == ""
     assert passes.why_not(replace(TINY, left_out="nothing")) == "the compiler has no pass nothing"
     assert passes.why_not(replace(TINY, more={"colour": "red"})) == "compile has no option colour"
+
+
+@pytest.mark.parametrize("way", ["numpy", "torch packed", "torch padded"])
+def test_masks_are_measured_beside_attention_to_everything(way: str) -> None:
+    made = masks.contenders(way, ["causal", "window"], 2, 160)
+    values = {name: np.asarray(run()["y"]) for name, run in made.items()}
+    for mask in ("causal", "window"):
+        np.testing.assert_allclose(values[f"{mask} folded"], values[f"{mask} table"], atol=1e-5)
+        assert np.abs(values[f"{mask} folded"] - values["none"]).max() > 0.1
+    found = masks.measured(made, 1)
+    assert list(found) == list(made)
+    assert found["none"] == 1
+    assert min(found.values()) > 0

@@ -58,8 +58,7 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
     options.append(f"hidden={seen.hidden}")
     if "bias" in at:
         options.append(f"bias={_function(writer, at['bias'], axis, made, 'bias', blocks)}")
-    if blocks:
-        options += bounded.row_bounds(writer, at)
+    options += bounded.row_bounds(writer, at, rows if some else None) if blocks else []
     name = "attention_within" if blocks else "attention"
     writer.need(name)
     queries = "" if not some else writer.size(rows[0]) if rows else "1"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...compiler import masks
 from ...compiler.ir import Axis, Node
-from .values import Value
+from .values import Unsupported, Value
 
 if TYPE_CHECKING:
     from .examples import ExampleWriter
@@ -49,16 +49,18 @@ def seen_rows(writer: RowWriter, at: Mapping[str, Node], axis: Axis) -> Seen:
     return Seen(f"unseen(hidden, {writer.fit(writer.value(together), 'rows', ())})", rest)
 
 
-def row_bounds(writer: RowWriter, at: Mapping[str, Node]) -> list[str]:
-    """`first=…, stop=…`: a number for each packed row."""
-    return [f"{role}={_per_row(writer, at[role])}" for role in ("first", "stop") if role in at]
+def row_bounds(writer: RowWriter, at: Mapping[str, Node], asked: tuple[Axis, ...] | None) -> list[str]:
+    """`first=…, stop=…`: a number for each query; `asked` are the axes of an example's rows that ask, if not all do."""
+    return [f"{role}={_per_row(writer, at[role], asked)}" for role in ("first", "stop") if role in at]
 
 
-def _per_row(writer: RowWriter, bound: Node) -> str:
-    value = writer.value(bound)
-    if value.lead == "rows" and not value.dims:
-        return value.text
-    return writer.fit(value, "rows", ()) if value.lead else writer.broadcast(value, "rows", ())
+def _per_row(writer: RowWriter, bound: Node, asked: tuple[Axis, ...] | None) -> str:
+    value, lead, dims = writer.value(bound), "rows" if asked is None else "examples", asked or ()
+    if (value.lead == "rows" and lead == "examples") or not set(value.dims) <= set(dims):
+        raise Unsupported("a mask whose bounds lie along other axes than its queries")
+    whole = value.lead == lead and value.dims == dims
+    text = value.wrapped if whole else writer.broadcast(value, lead, dims)
+    return f"{text}.reshape(-1)" if dims else text if not whole else value.text
 
 
 # ---------------------------------------------------------------------------------------- one example, all its axes

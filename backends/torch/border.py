@@ -29,7 +29,7 @@ def border_names(graph: Graph, names: Names) -> Border:
         for length in lengths_of(graph, one):
             lengths.setdefault(length, names.fresh(length))
     for text in lengths.values():
-        for prefix in ("visible", "index", "real", "count", "first", "source"):
+        for prefix in ("visible", "masked", "index", "real", "count", "first", "source"):
             names.fresh(f"{prefix}_{text}")
     arguments = {one.name: names.fresh(one.name) for one in graph.inputs}
     masks = {masked: names.fresh(mask) for mask, masked in mask_rows(graph)}
@@ -53,7 +53,7 @@ def entering(graph: Graph, at: Border, one_weight: str | None) -> list[str]:
         everything = f"torch.ones((batch, {text}), dtype=torch.bool, device=device)"
         lines += [
             f"{text} = {at.arguments[told.name]}.shape[1]",
-            f"masked = {mask} is not None" if mask else "masked = False",
+            f"masked_{text} = {mask} is not None" if mask else f"masked_{text} = False",
             f"visible_{text} = " + (f"{mask} != 0 if {mask} is not None else {everything}" if mask else everything),
             f"index_{text}, real_{text}, count_{text}, first_{text}, source_{text} = places(visible_{text})",
         ]

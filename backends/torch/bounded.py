@@ -94,6 +94,6 @@ def _keys(writer: TorchWriter, one: Node) -> str:
     own, _ = of_keys(kernel_table.parts(one).get("see"), axis)
     seen = writer.visible_text(axis)
     if not own:
-        return f"{seen} if masked else None" if len(writer.length_texts) == 1 else seen
+        return f"{seen} if {writer.masked_text(axis)} else None"
     parts = [aligned(writer.value(part), "", (axis.owner, axis)) for part in own]
     return " & ".join([seen, *parts])

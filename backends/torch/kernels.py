@@ -154,7 +154,7 @@ def _mask(writer: TorchWriter, at: Parts, axis: Axis, dims: tuple[Axis, ...]) ->
     """The relation, or the bias with -∞ outside the relation; None where nothing is masked."""
     seen = " & ".join(_conditions(writer, at, axis, dims))
     if "bias" not in at:
-        return seen if "see" in at else f"{seen} if masked else None"
+        return seen if "see" in at else f"{seen} if {writer.masked_text(axis)} else None" if seen else "None"
     bias = aligned(writer.value(at["bias"]), "", dims)
     writer.need("biased")
     return f"biased({bias}, {seen}, dtype)"

@@ -61,7 +61,7 @@ class PackedTorchWriter(RowWriter, TorchWriter):
             options.append(f"drop={rate.text} if self.training else 0.0")
         if call.queries:
             options.append(f"queries={call.queries}")
-        if call.name == "attention_within" and "see" not in at and bounded.form(one) == bounded.Form(None, 0):
+        elif call.name == "attention_within" and "see" not in at and bounded.form(one) == bounded.Form(None, 0):
             options.append("causal=True")
         text = f"{call.name}({', '.join([*call.tensors, 'runs', *options])})"
         text = text if call.heads else f"{text}[:, 0]"

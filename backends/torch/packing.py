@@ -111,24 +111,23 @@ def by_runs(
     runs: list[tuple[int, int, int]],
     *rows: Tensor | None,
     queries: int | None = None,
+    asked: int = 1,
 ) -> Tensor:
     """step([example, place, …], …) of each run, one result after the other.
 
-    With `queries`, the first of `rows` has that many rows of each example.
+    With `queries`, the first `asked` of `rows` have that many rows of each example.
     """
     made, example = [], 0
     for start, count, length in runs:
         here = slice(start, start + count * length)
-        own = here if queries is None else slice(example * queries, (example + count) * queries)
-        places = (own, *(here for _ in rows[1:]))
-        made.append(
-            step(
-                *(
-                    None if x is None else x[at].reshape(count, -1, *x.shape[1:])
-                    for x, at in zip(rows, places, strict=False)
-                )
-            )
-        )
+        own, many = here, length
+        if queries is not None:
+            own, many = slice(example * queries, (example + count) * queries), queries
+        parts = []
+        for number, x in enumerate(rows):
+            at, size = (own, many) if number < asked else (here, length)
+            parts.append(None if x is None else x[at].reshape(count, size, *x.shape[1:]))
+        made.append(step(*parts))
         example += count
     return made[0] if len(made) == 1 else torch.cat(made)
 

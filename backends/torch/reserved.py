@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LOCALS = (
-    *("torch", "F", "nn", "Tensor", "device", "dtype", "batch", "masked", "positions", "results", "groups"),
+    *("torch", "F", "nn", "Tensor", "device", "dtype", "batch", "positions", "results", "groups"),
     *("new", "part"),
 )
 PACKED_LOCALS = ("packing", "parts", "n", "runs", "lengths", "hidden", "index", "queries", "keys")

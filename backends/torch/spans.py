@@ -17,6 +17,7 @@ from .packing import by_runs
 
 QUERIES = 128  # queries of a long example at a time
 BAND = 64, 512  # the least and the most of them where only a window of keys is seen
+EVEN = 64  # products of sizes that this divides are fastest
 
 BlockOf = Callable[[Tensor, Tensor, int, int], Tensor]  # of the places of queries and keys, and how many there are
 
@@ -34,8 +35,9 @@ def attention_within(
     hidden: Tensor | None = None,
     bias: BlockOf | None = None,
     drop: float = 0.0,
+    queries: int | None = None,
 ) -> Tensor:
-    """As `attention`, of the keys first[row] ≤ j < stop[row] alone (either may be left out).
+    """As `attention`, of the keys first[row] ≤ j < stop[row] alone (either may be left out), a number for each query.
 
     `causal` says that those are all keys up to the query's own place: a run without holes is one call. `see` and `bias`
     are made for the places of a block.
@@ -46,18 +48,18 @@ def attention_within(
         K, V = (x.repeat_interleave(heads[1], dim=1) for x in (K, V))
 
     def of_run(
-        q: Tensor, k: Tensor, v: Tensor, low: Tensor | None, high: Tensor | None, gone: Tensor | None
+        q: Tensor, low: Tensor | None, high: Tensor | None, k: Tensor, v: Tensor, gone: Tensor | None
     ) -> Tensor:
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
         if causal and (gone is None or not bool(gone.any())):
             made = F.scaled_dot_product_attention(q, k, v, dropout_p=drop, is_causal=True, scale=scale)
             return made.transpose(1, 2).flatten(0, 1)
         parts = []
-        for begin, end, least, last in query_blocks(low, high, q.shape[2]):
+        for begin, end, least, last in query_blocks(low, high, q.shape[2], k.shape[2]):
             if least >= last:
                 parts.append(v.new_zeros((*q.shape[:2], end - begin, v.shape[-1])))
                 continue
-            mask = block_mask(low, high, see, gone, bias, (begin, end, least, last), q)
+            mask = block_mask(low, high, see, gone, bias, (begin, end, least, last), q, k)
             here, keys, values = q[:, :, begin:end], k[:, :, least:last], v[:, :, least:last]
             parts.append(
                 F.scaled_dot_product_attention(here, keys, values, attn_mask=mask, dropout_p=drop, scale=scale)
@@ -65,14 +67,17 @@ def attention_within(
         made = torch.cat(parts, dim=2)
         return made.transpose(1, 2).flatten(0, 1)
 
-    return by_runs(of_run, runs, Q, K, V, first, stop, hidden).reshape(-1, *heads, V.shape[-1])
+    made = by_runs(of_run, runs, Q, first, stop, K, V, hidden, queries=queries, asked=3)
+    return made.reshape(-1, *heads, V.shape[-1])
 
 
-def query_blocks(low: Tensor | None, high: Tensor | None, length: int) -> list[tuple[int, int, int, int]]:
+def query_blocks(
+    low: Tensor | None, high: Tensor | None, queries: int, keys: int
+) -> list[tuple[int, int, int, int]]:
     """(begin, end, first, last): blocks of queries, and the keys that some query of each sees."""
-    lows = [0] * length if low is None else low.amin(dim=0).clamp(min=0).tolist()
-    highs = [length] * length if high is None else high.amax(dim=0).clamp(max=length).tolist()
-    cuts = [(begin, min(begin + QUERIES, length)) for begin in range(0, length, QUERIES)]
+    lows = [0] * queries if low is None or not len(low) else low.amin(dim=0).clamp(min=0).tolist()
+    highs = [keys] * queries if high is None or not len(high) else high.amax(dim=0).clamp(max=keys).tolist()
+    cuts = [(begin, min(begin + QUERIES, queries)) for begin in range(0, queries, QUERIES)]
     return [(begin, end, min(lows[begin:end]), max(highs[begin:end])) for begin, end in cuts]
 
 
@@ -84,6 +89,7 @@ def block_mask(
     bias: BlockOf | None,
     block: tuple[int, int, int, int],
     q: Tensor,
+    k: Tensor,
 ) -> Tensor:
     """Which keys each query of a block sees, as [example, 1, query, key]; its bias with -∞ elsewhere, if it has one."""
     begin, end, first, last = block
@@ -94,11 +100,11 @@ def block_mask(
     if high is not None:
         seen = seen & (j < high[:, begin:end, None])
     if see is not None:
-        seen = seen & see(i, j, q.shape[2], q.shape[2])
+        seen = seen & see(i, j, q.shape[2], k.shape[2])
     if gone is not None:
         seen = seen & ~gone[:, None, first:last]
     seen = seen[:, None]
-    return seen if bias is None else bias(i, j, q.shape[2], q.shape[2]).to(q.dtype).masked_fill(~seen, float("-inf"))
+    return seen if bias is None else bias(i, j, q.shape[2], k.shape[2]).to(q.dtype).masked_fill(~seen, float("-inf"))
 
 
 def unseen(hidden: Tensor | None, see: Tensor) -> Tensor:
@@ -133,10 +139,11 @@ def window_attention(
     """
     batch, _, seq, _ = q.shape
     one_graph = torch.compiler.is_compiling()  # for all lengths: a size that may be 0 or 1 would split it
-    block = min(max(BAND[0], before + after), BAND[1])
-    reach = block + before + after
-    if not one_graph:
-        block, reach = min(block, max(seq, 1)), min(reach, seq)
+    window = -(-(before + after) // EVEN) * EVEN
+    block = min(max(BAND[0], -(-window // 4 // EVEN) * EVEN), BAND[1])
+    reach = block + window
+    if not one_graph and seq <= 2 * reach:  # a short text is one block
+        block, reach = max(seq, 1), seq
     count = seq // block + 2 if one_graph else -(-seq // block)
     begin = torch.arange(count, device=q.device) * block
     start = (begin - before).clamp(min=0)
@@ -148,7 +155,14 @@ def window_attention(
     row, place = row.clamp(max=seq - 1), place.clamp(max=seq - 1)
     near = near.expand(batch, *gap.shape) if keys is None else near & keys[:, place][:, :, None, :]
     near = near.flatten(0, 1)[:, None]
-    q, k, v = (x.transpose(1, 2)[:, at].flatten(0, 1).transpose(1, 2) for x, at in ((q, row), (k, place), (v, place)))
+    q, k, v = taken_places(q, row), taken_places(k, place), taken_places(v, place)
     made = F.scaled_dot_product_attention(q, k, v, attn_mask=near, dropout_p=drop, scale=scale)
     rows = made.transpose(1, 2).reshape(batch, count * block, *made.shape[1::2])
     return rows[:, torch.arange(seq, device=q.device)].transpose(1, 2)
+
+
+def taken_places(x: Tensor, at: Tensor) -> Tensor:
+    """x[batch, head, place, width] at the places of each block, [block, place] → [batch block, head, place, width]"""
+    batch, heads, _, width = x.shape
+    rows = x.transpose(1, 2).index_select(1, at.flatten())
+    return rows.reshape(batch * at.shape[0], at.shape[1], heads, width).transpose(1, 2)

@@ -86,6 +86,11 @@ class TorchWriter(Writer):
         assert isinstance(axis.size, Length)
         return f"visible_{self.length_texts[axis.size.name]}"
 
+    def masked_text(self, axis: Axis) -> str:
+        """Whether the caller gave a mask of the length, as text."""
+        assert isinstance(axis.size, Length)
+        return f"masked_{self.length_texts[axis.size.name]}"
+
     def visible(self, axes: Iterable[Axis], lead: str, dims: Dims) -> list[str]:
         """Conditions, aligned with `dims`, that an entry along each length among `axes` is a key that may be seen."""
         found = []

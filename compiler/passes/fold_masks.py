@@ -61,7 +61,7 @@ def _attention(one: Node, ledger: Ledger, span: Span | None) -> Node:
         ledger.refused(NAME, "bounds", "a relation is bounds on the keys of each row", _why_not(found.rest, axis), span)
     first, stop = (None if end is None else end.node() for end in ends(found))
     parts = {"query": at["query"], "key": at["key"], "value": at["value"], "see": found.rest, "first": first}
-    parts |= {"stop": stop, "bias": at.get("bias"), "drop": at.get("drop")}
+    parts |= {"stop": stop, "bias": at.get("bias"), "drop": at.get("drop"), "at": at.get("at")}
     attrs = {name: value for name, value in one.attrs.items() if name not in ("name", "roles")}
     if not found.everything:
         attrs["full"] = not masks.never_empty(at["see"], axis)
@@ -98,15 +98,13 @@ def ends(found: Facts) -> tuple[Form | None, Form | None]:
 
 def described(found: Facts, axis: Axis, rows: tuple[Axis, ...]) -> str:
     """The bounds in words; '' where there are none."""
-    if found.everything:
-        return "the mask always holds: it goes"
+    if found.everything or found == masks.NOTHING:
+        return "the mask always holds: it goes" if found.everything else "no row sees a key"
     first, stop = (None if end is None else end.node() for end in ends(found))
     for row in rows:
         low, high = (masks.offset(end, row, axis) for end in (first, stop))
         if first is None and high is not None:
             return "causal" if high == 1 else f"causal, with {high - 1} keys more" if high > 1 else "strictly causal"
-        if low is not None and high is not None and low >= high:
-            return "no row sees a key"
         if low is not None and high is not None:
             return f"a window: {-low} keys before the row to {high - 1} after it"
     if first is None and stop is None:

@@ -147,7 +147,7 @@ EXACT: dict[str, tuple[Node, bool, bool]] = {
     "rows of a kind are causal": (ir.apply("or", ir.apply("not", PART), say("<=", COL, ROW)), False, True),
     "rows of a kind see nothing": (both(PART, say("<=", COL, ROW)), False, True),
     "a choice by the row": (ir.apply("where", PART, say("<=", COL, ROW), say(">=", COL, ROW)), True, True),
-    "never": (both(say("<", COL, ROW), say(">", COL, ROW)), True, True),
+    "never": (both(say("<", COL, ROW), say(">", COL, ROW)), False, True),
     "an overlap": (
         ir.apply("or", say("<=", ir.apply("abs", say("-", ROW, COL)), 2), say("==", COL, say("-", ROW, 3))), True, True
     ),

@@ -498,8 +498,8 @@ TORCH = (
     ),
     Mutant(
         "the default scale", "backends/torch/kernels.py",
-        'f"scale={float(one[\'scale\'])!r}"]',
-        '"scale=None"]',
+        ", scale={float(one['scale'])!r})\"",
+        ')"',
         "a fused attention has a scale of its own", MODULE,
     ),
     Mutant(
@@ -540,5 +540,72 @@ TORCH = (
     ),
 )  # fmt: skip
 
-MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *NUMPY, *TORCH)
+FACTS = ("tests/compiler/test_mask_facts.py",)
+FOLDED = ("tests/compiler/test_fold_masks.py",)
+BOUNDED = ("tests/backends/test_bounded.py",)
+
+MASKS = (
+    Mutant(
+        "a row does not see its last key", "compiler/masks.py",
+        "return Facts((), (others * -1 + constant(1),)) if sign > 0",
+        "return Facts((), (others * -1,)) if sign > 0",
+        "the diagonal of a causal mask is lost", FACTS,
+    ),
+    Mutant(
+        "any two runs of keys are one", "compiler/masks.py",
+        "right.rest is None and _meet(left, right) and _meet(right, left)",
+        "right.rest is None",
+        "the first keys and a window let through all between", FACTS,
+    ),
+    Mutant(
+        "no row is ever empty", "compiler/masks.py",
+        "        if always(settled):\n",
+        "        if always(settled) or settled.axes:\n",
+        "the guard of an empty row is dropped", FACTS,
+    ),
+    Mutant(
+        "a bound of one text for another", "compiler/masks.py",
+        "if made is None or axis.size != key.size or axis.owner != key.owner:",
+        "if made is None:",
+        "causality by places where lengths differ", (*FACTS, *BOUNDED),
+    ),
+    Mutant(
+        "what is no bound is dropped", "compiler/passes/fold_masks.py",
+        '"see": found.rest, "first": first}',
+        '"see": None, "first": first}',
+        "the tokens' part of a mask is lost", FOLDED,
+    ),
+    Mutant(
+        "one key more than a row sees", "backends/numpy/spans.py",
+        "np.arange(cut, width) >= ends",
+        "np.arange(cut, width) > ends",
+        "the next token is seen", BOUNDED,
+    ),
+    Mutant(
+        "a block begins where its last query does", "backends/numpy/spans.py",
+        "max(0, int(block.queries(first).min()))",
+        "max(0, int(block.queries(first).max()))",
+        "a window that is cut by its block", BOUNDED,
+    ),
+    Mutant(
+        "the other keys are hidden", "backends/numpy/spans.py",
+        "return ~see if hidden is None else hidden | ~see",
+        "return see if hidden is None else hidden | see",
+        "the polarity of a mask", BOUNDED,
+    ),
+    Mutant(
+        "causal attention sees padding", "backends/torch/spans.py",
+        "    if keys is None:\n",
+        "    if True:\n",
+        "a causal flag instead of causal and padding", BOUNDED,
+    ),
+    Mutant(
+        "an empty row is the mean of hidden values", "backends/torch/spans.py",
+        "v.masked_fill(gone, 0.0)",
+        "v",
+        "hidden keys in a row that sees nothing", BOUNDED,
+    ),
+)  # fmt: skip
+
+MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *NUMPY, *TORCH, *MASKS)
 """All of them."""

@@ -177,6 +177,13 @@ def test_given_positions_win(layout: str) -> None:
     assert zoo.difference(results(model("bert", layout=layout), {**given, "position_ids": at}), wanted) < 1e-11
 
 
+@pytest.mark.parametrize("left_out", ["attention_mask", "decoder_attention_mask"])
+def test_each_text_has_a_mask_of_its_own(left_out: str) -> None:
+    given = {key: value for key, value in zoo.inputs("two").items() if key != left_out}
+    wanted = zoo.reference_results(program("two").compiled.formula, given)
+    assert zoo.difference(results(model("two"), given), wanted) < 1e-11
+
+
 # --- what torch asks of a module -----------------------------------------------------------------------------
 
 
