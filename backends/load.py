@@ -176,10 +176,7 @@ def load(
     {"logits": "last"}, "first", or "positions", which then are an input. validate=False leaves out the quick proof of
     the passes.
     """
-    _check_backend(backend, layout)
-    engine = None if backend == REFERENCE else import_module(f".{backend}.loading", __package__)
-    if engine and dtype not in engine.DTYPES:
-        raise error("C622", f"dtype = {dtype!r} is none of {', '.join(engine.DTYPES)}")
+    engine = _loading(backend, layout, dtype)
     found = read_model_folder(folder, spec, entry)
     config = Config(found.module, found.config)
     chosen = lower.choose_entry(found.module, found.entry)
@@ -214,14 +211,20 @@ def load(
     return model
 
 
-def _check_backend(backend: str, layout: str | None) -> None:
-    """There is such a backend, and it has such a layout."""
+def _loading(backend: str, layout: str | None, dtype: str) -> Any:
+    """What loads modules of a backend (None: the reference); it has such a layout and such numbers."""
     if backend != REFERENCE and backend not in BACKENDS:
         known = [*BACKENDS, REFERENCE]
         advice = did_you_mean(backend, known) or f"There are {', '.join(known)}."
         raise error("C621", f"there is no backend `{backend}`", help=advice)
     if layout is not None or backend != REFERENCE:
         check_backend(backend, layout)
+    if backend == REFERENCE:
+        return None
+    engine = import_module(f".{backend}.loading", __package__)
+    if dtype not in engine.DTYPES:
+        raise error("C622", f"dtype = {dtype!r} is none of {', '.join(engine.DTYPES)}")
+    return engine
 
 
 # ---------------------------------------------------------------------------------------------------- weights

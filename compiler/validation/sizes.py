@@ -7,6 +7,7 @@ mostly switches something. What is refused falls back, entry by entry, to the si
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -133,11 +134,22 @@ def _size(config: Config, name: str) -> int | None:
 
 
 def different(found: Knobs) -> dict[str, int]:
-    """Pairwise different primes, in the order of the user's own sizes; three layers."""
+    """Pairwise different primes, in the order of the user's own sizes, large ones from 11; three layers."""
+    return _primes(found, large=11)
+
+
+def wide(found: Knobs) -> dict[str, int]:
+    """The same with larger primes, for passes that ask whether they pay."""
+    return _primes(found, large=37)
+
+
+def _primes(found: Knobs, large: int) -> dict[str, int]:
     sizes = dict.fromkeys(found.loops, 3)
-    rest = [*found.hidden, *found.widths]
-    sizes |= dict(zip(rest, PRIMES, strict=False))
-    return {**sizes, **dict(zip(found.tables, (p for p in PRIMES if p > 10 and p not in sizes.values()), strict=False))}
+    many = math.isqrt(max(found.widths.values(), default=0))  # heads are few, what they are parts of is many
+    few = [name for name, size in found.widths.items() if size <= many]
+    sizes |= dict(zip([*found.hidden, *few], PRIMES, strict=False))
+    rest = [name for name in (*found.widths, *found.tables) if name not in sizes]
+    return sizes | dict(zip(rest, (p for p in PRIMES if p >= large and p not in sizes.values()), strict=False))
 
 
 def equal(found: Knobs) -> dict[str, int]:
@@ -150,7 +162,7 @@ def ones(found: Knobs) -> dict[str, int]:
     return dict.fromkeys(found.free, 1)
 
 
-PROFILES = {"different": (different, 3), "equal": (equal, 2), "ones": (ones, 1)}
+PROFILES = {"different": (different, 3), "equal": (equal, 2), "ones": (ones, 1), "wide": (wide, 3)}
 """How sizes are chosen, and the least that one computed from them should be."""
 
 
@@ -246,7 +258,8 @@ class Shrinker:
     def _repaired(self, sizes: dict[str, int], wrong: list[str], least: int) -> dict[str, int] | None:
         """With one other size, the nearest that leaves less wrong."""
         behind = [name for name in sizes if name in _below(self.subject.config, set(wrong))]
-        changes = [(abs(size - sizes[name]), name, size) for name in behind for size in range(min(2, least), 25)]
+        near = {name: range(min(2, least), 2 * sizes[name] + 9) for name in behind}
+        changes = [(abs(size - sizes[name]), name, size) for name in behind for size in near[name]]
         for _, name, size in sorted(changes):
             changed = {**sizes, name: size}
             if len(self._wrong(changed, least)) < len(wrong):
