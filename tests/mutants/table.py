@@ -429,9 +429,9 @@ NUMPY = (
     ),
     Mutant(
         "half sums", "backends/numpy/kernels.py",
-        "        wide = x.astype(statistics_type(x), copy=False)\n",
-        "        wide = x\n",
-        "statistics in half precision", KERNELS,
+        "x.dtype in (np.float32, np.float64)",
+        "x.dtype in (np.float16, np.float32, np.float64)",
+        "statistics of a norm in half precision", KERNELS,
     ),
     Mutant(
         "conditions show hidden rows", "backends/numpy/rows.py",
@@ -443,7 +443,7 @@ NUMPY = (
         "no condition of lengths", "backends/numpy/writer.py",
         "parts = self.visible(over, lead, dims)",
         "parts: list[str] = []",
-        "padding is reduced, too", NUMPY_VALUES,
+        "padding is reduced, too", WHOLES,
     ),
     Mutant(
         "whole numbers are rounded", "backends/numpy/writer.py",
