@@ -118,17 +118,14 @@ def by_runs(
     """
     made, example = [], 0
     for start, count, length in runs:
-        here = slice(start, start + count * length)
-        own = here if queries is None else slice(example * queries, (example + count) * queries)
+        here = slice(start, start + count * length), length
+        own = here if queries is None else (slice(example * queries, (example + count) * queries), queries)
         places = (own, *(here for _ in rows[1:]))
-        made.append(
-            step(
-                *(
-                    None if x is None else x[at].reshape(count, -1, *x.shape[1:])
-                    for x, at in zip(rows, places, strict=False)
-                )
-            )
-        )
+        parts = [
+            None if x is None else x[at].reshape(count, size, *x.shape[1:])  # -1 would be anything for no example
+            for x, (at, size) in zip(rows, places, strict=False)
+        ]
+        made.append(step(*parts))
         example += count
     return made[0] if len(made) == 1 else torch.cat(made)
 

@@ -303,8 +303,8 @@ FUSION = (
     ),
     Mutant(
         "lengths as parameters", "compiler/passes/parameters.py",
-        "        and not any(axis.ragged for axis in part.axes)\n",
-        "",
+        "return pure and not any(axis.ragged for axis in one.axes)",
+        "return pure",
         "what depends on the text frozen at load time", NUMPY_VALUES,
     ),
 )  # fmt: skip
@@ -570,8 +570,8 @@ TORCH = (
     ),
     Mutant(
         "the default scale", "backends/torch/kernels.py",
-        'f"scale={float(one[\'scale\'])!r}"]',
-        '"scale=None"]',
+        "scale={float(one['scale'])!r})",
+        "scale=None)",
         "a fused attention has a scale of its own", TORCH_VALUES,
     ),
     Mutant(
