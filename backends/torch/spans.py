@@ -70,6 +70,7 @@ def attention_within(
 
 def query_blocks(low: Tensor | None, high: Tensor | None, length: int) -> list[tuple[int, int, int, int]]:
     """(begin, end, first, last): blocks of queries, and the keys that some query of each sees."""
+    low, high = (None if x is None or not len(x) else x for x in (low, high))  # of no example: every key
     lows = [0] * length if low is None else low.amin(dim=0).clamp(min=0).tolist()
     highs = [length] * length if high is None else high.amax(dim=0).clamp(max=length).tolist()
     cuts = [(begin, min(begin + QUERIES, length)) for begin in range(0, length, QUERIES)]

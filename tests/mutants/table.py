@@ -113,10 +113,10 @@ ALGEBRA = (
         "dropout lost in training", DROPOUT,
     ),
     Mutant(
-        "renamed past a bound axis", "compiler/rules/renames.py",
-        "if old in arg.axes or (new in arg.axes and pairs.get(old) != new):",
-        "if new in arg.axes and pairs.get(old) != new:",
-        "an axis captured", (*RULES, *PASSES),
+        "renamed past the numbers of a pick", "compiler/rules/renames.py",
+        "    if any(old in arg.axes or new in arg.axes for arg in rest):\n",
+        "    if False:\n",
+        "an axis captured", PASSES,
     ),
     Mutant(
         "an owner left behind", "compiler/rules/renames.py",
@@ -207,12 +207,6 @@ ATTENTION = (
         'factor if one["fn"] == "+" else -factor)',
         "factor)",
         "the sign of a bias", ATTENTIONS,
-    ),
-    Mutant(
-        "the bias outside the mask", "compiler/passes/attention.py",
-        "settle(given, see, True, 6)",
-        "settle(given, see, False, 6)",
-        "a bias of what is hidden", ATTENTIONS,
     ),
     Mutant(
         "attention without its mask", "compiler/passes/attention.py",
