@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint slow bench spec-lines venv clean
+.PHONY: help demo test lint slow fuzz mutants bench spec-lines venv clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,6 +23,12 @@ lint: $(VENV)/test.stamp ## ruff and mypy
 
 slow: $(VENV)/test.stamp ## run the slow tests only
 	$(BIN)/python -m pytest -m slow
+
+fuzz: $(VENV)/test.stamp ## random specs through every pass and backend (N=10000 SEED=0)
+	$(BIN)/python -m tests.fuzz $(or $(N),200) $(or $(SEED),0)
+
+mutants: $(VENV)/test.stamp ## do the tests see faults? (ONLY=part of a name or file)
+	$(BIN)/python -m tests.mutants --only "$(ONLY)"
 
 bench: $(VENV)/test.stamp ## run the benchmarks
 	$(BIN)/python -m benchmarks

@@ -244,7 +244,10 @@ RULES = (
     Rule(
         "selected_sum", "Σ (c ? x : 0) = Σ over c of x", "the normal form of a sum over a relation",
         _selected_sum, _make_selected_sum,
-        lambda: [ir.reduce("sum", ir.where(_truth_sample(), _x(), ZERO), (Axis("b", 4),))],
+        lambda: [
+            ir.reduce("sum", ir.where(_truth_sample(), _x(), ZERO), (Axis("b", 4),), condition)
+            for condition in (None, ir.apply("<", _x(), ONE), ir.apply("<", ir.apply("tanh", _x()), ZERO))
+        ],
         numeric=EXACT,
     ),
     Rule(

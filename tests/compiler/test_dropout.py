@@ -213,6 +213,15 @@ def test_a_draw_that_is_read_elsewhere_is_not_moved_past_a_selection() -> None:
         assert zoo.difference(drawn(compiled.graph, given), drawn(compiled.formula, given)) < 1e-12
 
 
+def test_a_selection_along_more_axes_than_the_draw_stays_behind_it() -> None:
+    """What was drawn once for all queries would be drawn for each, or along axes that the draw does not have."""
+    more = "w = dropout(softmax[key](K @[dk] K), 0.5)\nB[seq, key, head] = w if index(key) ≤ index(seq) else 0"
+    compiled, given = compile_graph(attending("B @[key] V", more), without=("inference",)), zoo.inputs("wide")
+    assert not [line for line in compiled.ledger.lines if line.rule == "selected"]
+    for stage in compiled.stages:
+        assert zoo.difference(drawn(stage.graph, given), drawn(compiled.formula, given)) < 1e-12
+
+
 @pytest.mark.parametrize("wet", [False, True])
 def test_axes_of_the_draw_that_scores_lack_are_no_attention(wet: bool) -> None:
     """What each head adds is added where nobody looks: the weights differ by their draws alone, one for each head."""

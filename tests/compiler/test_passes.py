@@ -153,6 +153,8 @@ def test_fusion_swallows_no_result() -> None:
     products = [one for one in made.graph.nodes() if one.op == "contract"]
     assert len(products) == len({(one.args, one["over"]) for one in products})
     assert kernel_names(made.graph)["attention"] == 0
+    refused = {(one.rule, one.reason) for one in made.ledger.lines if one.pass_name == "fuse" and not one.fired}
+    assert refused == {(name, "the sum is read elsewhere, too") for name in ("layer_norm", "gelu")}
 
 
 @pytest.mark.parametrize("result", ["y", "weights", "scores", "before", "up", "act"])
@@ -198,6 +200,24 @@ def test_a_query_that_is_read_elsewhere_is_not_scaled() -> None:
         line.reason for line in made.ledger.lines if line.pass_name == "fold_scales" and not line.fired
     ]
     assert reasons == ["somebody else reads the query, which would be scaled for them, too"]
+
+
+def test_lengths_go_with_their_owner() -> None:
+    """Late interaction: the lengths of the documents belong to `candidate`, and stay with it as renames are moved."""
+    made = compile_graph(
+        "config\n    d = 2\nobjective O(q[batch, left, d], p[batch, right, d]) → [batch, candidate] = "
+        "sum[left](max[right](s))\n    where s = q @[d] p[batch → candidate]\n"
+    )
+    draw = np.random.default_rng(1)
+    given = {
+        "q": draw.normal(size=(2, 3, 2)),
+        "p": draw.normal(size=(2, 4, 2)),
+        "attention_mask": np.array([[1, 1, 0], [1, 1, 1]]),
+        "decoder_attention_mask": np.array([[1, 1, 1, 1], [1, 0, 0, 0]]),
+    }
+    wanted = zoo.reference_results(made.formula, given)
+    for stage in made.stages:
+        assert zoo.difference(zoo.reference_results(stage.graph, given), wanted) < 1e-12
 
 
 # --- the ledger ----------------------------------------------------------------------------------------------

@@ -171,6 +171,7 @@ def simplified(root: Node, table: Sequence[Rule] = SIMPLIFY) -> Node:
 
 X, Y = ir.input_("x", (A, B), "real"), ir.input_("y", (B,), "real")
 N, C = ir.input_("n", (A,), "int"), ir.input_("c", (A, B), "bool")
+Z, V = ir.input_("z", (A, B), "real"), ir.input_("v", (B, Axis("c", 2)), "real")
 
 
 @pytest.mark.parametrize(
@@ -186,6 +187,10 @@ N, C = ir.input_("n", (A,), "int"), ir.input_("c", (A, B), "bool")
         ir.reduce("max", ir.where(C, X, ir.const(0)), (A,)),
         ir.where(C, ir.where(ir.apply("not", C), X, ir.const(1)), Y),
         ir.apply("/", X, ir.const(0)),
+        # shares of another sum, a factor without the axis that is summed over, and dropout of everything
+        ir.apply("/", ir.contract(ir.apply("exp", Z), V, (B,)), ir.reduce("sum", ir.apply("exp", X), (B,))),
+        ir.reduce("sum", ir.apply("*", X, ir.input_("w", (Axis("c", 2),), "real")), (B,)),
+        ir.draw("dropout", (X, ir.const(1)), (), "real", "site"),
     ],
     ids=repr,
 )

@@ -6,10 +6,10 @@ specs again. A file that is moved to tests/fuzz/found becomes a test.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
@@ -50,26 +50,29 @@ def write(number: int, fault: str) -> Path:
     return found
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs N specs from SEED on; 1 if any of them fails."""
-    total, first = (int(one) for one in (*arguments, "200", "0")[:2]) if len(arguments) > 1 else (int(arguments[0]), 0)
-    numbers = [first + place for place in range(-(-total // PORTION))]
+def main() -> int:
+    """Runs the specs of as many numbers as it takes, from the first one on; 1 if any of them fails."""
+    parser = argparse.ArgumentParser(description="random specs through every pass and backend")
+    parser.add_argument("specs", type=int, nargs="?", default=200, help="how many (200)")
+    parser.add_argument("first", type=int, nargs="?", default=0, help="the first number (0)")
+    chosen = parser.parse_args()
+    numbers = range(chosen.first, chosen.first + -(-chosen.specs // PORTION))
     counts: Counter[str] = Counter()
     failed = 0
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with ProcessPoolExecutor() as pool:
-        waiting = [pool.submit(portion, number, min(PORTION, total)) for number in numbers]
+        waiting = [pool.submit(portion, number, min(PORTION, chosen.specs)) for number in numbers]
         for place, done in enumerate(as_completed(waiting), 1):
             number, more, faults = done.result()
             counts.update(more)
             failed += len(faults)
             for fault in faults:
                 print(f"number {number}: {fault.splitlines()[0]}\n    {write(number, fault)}", flush=True)
-            print(f"\r{place} of {len(numbers)} portions, {counts['graphs']} graphs", end="", flush=True)
-    print("\n" + "\n".join(f"{count:8,} {name}" for name, count in counts.most_common()))
-    print(f"{failed} faults, seeds {numbers[0]} to {numbers[-1]}")
+            print(f"{place} of {len(numbers)} portions, {counts['graphs']} graphs", flush=True)
+    print("\n".join(f"{count:8,} {name}" for name, count in counts.most_common()))
+    print(f"{failed} faults; numbers {numbers[0]} to {numbers[-1]}")
     return int(failed > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or ["200"]))
+    sys.exit(main())

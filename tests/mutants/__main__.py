@@ -84,13 +84,7 @@ class Copy:
     def failing(self, test: str) -> str:
         """The first test of a file that fails here, or why there is none; nothing if all pass."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", test]
-        prefix = str(self.folder / ".bytecode")
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(self.folder),
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPYCACHEPREFIX": prefix,
-        }
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "OMP_NUM_THREADS": "1"}
         try:
             done = subprocess.run(
                 command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
