@@ -12,7 +12,7 @@ from dataclasses import replace
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Node, Origin, const, walk
 from ...compiler.passes.parameters import has_weight, is_parameter, stack_picks
-from . import expressions, loops, reshaping, softmax
+from . import einsum, expressions, loops, reshaping, softmax
 from .literals import literal, number
 from .mangling import Names, comment
 from .parameters import Parameters
@@ -320,23 +320,7 @@ class Writer:
 
     def einsum(self, one: Node, values: list[Value], lead: str, dims: tuple[Axis, ...]) -> Value:
         """The product as np.einsum, hidden entries left out."""
-        letters: dict[Axis, str] = {}
-        for value in values:
-            for axis in value.dims:
-                letters.setdefault(axis, "abcdefghijklmnopqrstuvwxy"[len(letters)])
-        terms, texts = [], []
-        for value in values:
-            terms.append(("z" if value.lead else "") + "".join(letters[axis] for axis in value.dims))
-            cast = f".astype({self.dtype})" if value.wide and not all(v.wide for v in values) else ""
-            texts.append(f"{value.wrapped}{cast}" if cast else value.text)
-        for seen in filter(None, map(self.shown_along, one["over"])):
-            for axis in seen.dims:
-                letters.setdefault(axis, "abcdefghijklmnopqrstuvwxy"[len(letters)])
-            terms.append("".join(letters[axis] for axis in seen.dims))
-            texts.append(seen.text)
-        target = ("z" if lead else "") + "".join(letters[axis] for axis in dims)
-        text = f'np.einsum("{",".join(terms)}->{target}", {", ".join(texts)}, optimize=True)'
-        return Value(text, lead, dims, owned=True, wide=all(value.wide for value in values))
+        return einsum.write(self, one, values, lead, dims)
 
     def _pick(self, one: Node) -> Value:
         base = self.value(one.args[0])
