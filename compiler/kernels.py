@@ -12,6 +12,7 @@ have a fast form; one that has none expands the kernel back into the core.
                                                         with a rate to drop weights by: site, steps, drawn (the axes of
                                                         the draw, in order); for some rows of the draw: their numbers
                                                         `at`, the axis picked
+    attention      scores, value, see?, drop?              the same with scores as they are; no width, scale 1
     running_sum    x                           axis, loop    at each entry the sum up to it, hidden ones included
 
 `first` and `stop` are whole numbers of each row: it sees the keys first ≤ j < stop of which `see` holds (any of these
@@ -143,10 +144,7 @@ def _relu(at: Parts, one: Node) -> Node:
 
 
 def _attention(at: Parts, one: Node) -> Node:
-    scores = ir.contract(at["query"], at["key"], (one["width"],))
-    scores = ir.apply("*", number(one["scale"]), scores)
-    if "bias" in at:
-        scores = ir.apply("+", scores, at["bias"])
+    scores = at["scores"] if "scores" in at else _scores(at, one)
     see = relation(at, one["axis"])
     weights = make("softmax", {"x": scores, "see": see}, _wide(scores, see), axis=one["axis"])
     if "drop" in at:
@@ -173,6 +171,11 @@ def unbounded(one: Node) -> Node:
     roles = {**at, "see": relation(at, one["axis"])}
     kept = {role: roles[role] for role in ATTENTION if role in roles and role not in ("first", "stop")}
     return make("attention", kept, one.axes, **{k: v for k, v in one.attrs.items() if k not in ("name", "roles")})
+
+
+def _scores(at: Parts, one: Node) -> Node:
+    product = ir.apply("*", number(one["scale"]), ir.contract(at["query"], at["key"], (one["width"],)))
+    return ir.apply("+", product, at["bias"]) if "bias" in at else product
 
 
 def _running_sum(at: Parts, one: Node) -> Node:

@@ -132,6 +132,8 @@ class RowWriter(Writer):
 
     def _kernel(self, one: Node) -> Value:
         name, at = one["name"], kernel_table.parts(one)
+        if name == "attention" and "scores" in at:
+            return self.value(kernel_table.expanded(one))
         if name == "attention":
             return self.attend(one, attention.read(self, one, at))
         if name in kernel_table.POINTWISE or not one["axis"].ragged:

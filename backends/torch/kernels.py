@@ -118,7 +118,7 @@ def running_sum(writer: TorchWriter, one: Node, at: Parts) -> Value:
 def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """scaled_dot_product_attention over [batch, heads, queries, width]."""
     rate = writer.value(at["drop"]) if "drop" in at else None
-    if rate is not None and not rate.number:  # it takes one rate for all entries
+    if "scores" in at or (rate is not None and not rate.number):  # it takes one rate for all entries
         return writer.value(kernel_table.expanded(one))
     query, key, value = (writer.real(writer.value(at[role])) for role in ("query", "key", "value"))
     axis, width = one["axis"], one["width"]

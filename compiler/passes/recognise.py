@@ -19,7 +19,7 @@ from .. import ir
 from ..ir import Axis, Graph, Node
 from ..ledger import Ledger
 from ..rules.rule import Context
-from . import attention, probe, running, selected
+from . import attention, grouped, heads, probe, running, selected
 from .parameters import is_parameter
 from .substitute import substitute
 
@@ -45,7 +45,7 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
     """The graph with recognised meanings as kernel nodes."""
     graph = selected.run(running.run(graph, ledger), ledger)
     graph = _functions(graph, ledger)
-    return attention.run(graph, ledger)
+    return grouped.run(heads.run(attention.run(graph, ledger), ledger), ledger)
 
 
 def _functions(graph: Graph, ledger: Ledger) -> Graph:
