@@ -5,9 +5,14 @@ have a fast form; one that has none expands the kernel back into the core.
 
     softmax        x, see?                     axis, full    e^x / Σ e^x over the visible entries, 0 elsewhere
     log_softmax    x                           axis          x - log Σ e^x
+    logsumexp      x, see?                     axis          log Σ e^x over the visible entries
+    cross_entropy  x, label                    axis          -log softmax(x) at the label; smoothing: the share of the
+                                                        label that is spread evenly; outside: what a label that is no
+                                                        place of the axis gives (None: nothing, it is undefined)
     layer_norm     x, gain?, shift?, bias?, residual?   axis, eps
     rms_norm       x, gain?, bias?, residual?           axis, eps
-    gelu, gelu_tanh, silu, sigmoid, relu   x, bias?
+    l2_normalize   x                           axis, least   x / ‖x‖, the length taken as `least` if it is smaller
+    gelu, gelu_tanh, quick_gelu, silu, sigmoid, relu, leaky_relu   x, bias?   (leaky_relu: slope)
     attention      query, key, value, see?, first?, stop?, bias?, drop?, at?   axis (the keys), width (dk), scale, full;
                                                         with a rate to drop weights by: site, steps, drawn (the axes of
                                                         the draw, in order); for some rows of the draw: their numbers
@@ -93,6 +98,32 @@ def _log_softmax(at: Parts, one: Node) -> Node:
     return ir.apply("-", moved, ir.apply("log", ir.reduce("sum", ir.apply("exp", moved), (axis,))))
 
 
+def _logsumexp(at: Parts, one: Node) -> Node:
+    x, see, over = at["x"], at.get("see"), (one["axis"],)
+    top = ir.reduce("max", x, over, see)
+    top = ir.where(ir.apply(">", top, number(-math.inf)), top, number(0))
+    return ir.apply("+", ir.apply("log", ir.reduce("sum", ir.apply("exp", ir.apply("-", x, top)), over, see)), top)
+
+
+def _cross_entropy(at: Parts, one: Node) -> Node:
+    x, label, axis, spread = at["x"], at["label"], one["axis"], one["smoothing"]
+    own = ir.pick(x, {axis: label})
+    if spread:
+        own = ir.apply("*", number(1 - spread), own)
+        own = ir.apply("+", own, ir.apply("*", number(spread), ir.reduce("mean", x, (axis,))))
+    total = make("logsumexp", {"x": x}, ir.reduce("max", x, (axis,)).axes, axis=axis)
+    loss = ir.apply("-", total, own)
+    if one["outside"] is None:
+        return loss
+    known = ir.apply("and", ir.apply("<=", number(0), label), ir.apply("<", label, ir.size(axis)))
+    return ir.where(known, loss, number(one["outside"]))
+
+
+def _l2_normalize(at: Parts, one: Node) -> Node:
+    length = ir.reduce("norm", at["x"], (one["axis"],))
+    return ir.apply("/", at["x"], ir.apply("max", length, number(one["least"])) if one["least"] else length)
+
+
 def _added(at: Parts) -> Node:
     x = at["x"]
     for role in ("bias", "residual"):
@@ -130,6 +161,12 @@ def _gelu_tanh(at: Parts, one: Node) -> Node:
     return ir.apply("*", ir.apply("*", number(Fraction(1, 2)), x), ir.apply("+", number(1), inner))
 
 
+def _quick_gelu(at: Parts, one: Node) -> Node:
+    x = _added(at)
+    inner = ir.apply("exp", ir.apply("*", number(Fraction("-1.702")), x))
+    return ir.apply("/", x, ir.apply("+", number(1), inner))
+
+
 def _sigmoid(at: Parts, one: Node) -> Node:
     x = _added(at)
     return ir.apply("/", number(1), ir.apply("+", number(1), ir.apply("exp", ir.apply("neg", x))))
@@ -141,6 +178,11 @@ def _silu(at: Parts, one: Node) -> Node:
 
 def _relu(at: Parts, one: Node) -> Node:
     return ir.apply("max", _added(at), number(0))
+
+
+def _leaky_relu(at: Parts, one: Node) -> Node:
+    x = _added(at)
+    return ir.where(ir.apply("<", number(0), x), x, ir.apply("*", number(one["slope"]), x))
 
 
 def _attention(at: Parts, one: Node) -> Node:
@@ -195,24 +237,32 @@ KERNELS: dict[str, Kernel] = {
     for row in (
         Kernel("softmax", _softmax),
         Kernel("log_softmax", _log_softmax),
+        Kernel("logsumexp", _logsumexp),
+        Kernel("cross_entropy", _cross_entropy),
         Kernel("layer_norm", _layer_norm),
         Kernel("rms_norm", _rms_norm),
+        Kernel("l2_normalize", _l2_normalize),
         Kernel("gelu", _gelu),
         Kernel("gelu_tanh", _gelu_tanh),
+        Kernel("quick_gelu", _quick_gelu),
         Kernel("sigmoid", _sigmoid),
         Kernel("silu", _silu),
         Kernel("relu", _relu),
+        Kernel("leaky_relu", _leaky_relu),
         Kernel("attention", _attention),
         Kernel("running_sum", _running_sum),
     )
 }
 """Every kernel by name."""
 
-ATTENTION = ("query", "key", "value", "see", "first", "stop", "bias", "drop", "at")
+ATTENTION = ("scores", "query", "key", "value", "see", "first", "stop", "bias", "drop", "at")
 """The parts of an attention, in order."""
 
 SITE = ("site", "steps")
 """Attributes of a draw that tell it from every other one."""
 
-POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu")
+POINTWISE = ("gelu", "gelu_tanh", "quick_gelu", "silu", "sigmoid", "relu", "leaky_relu")
 """The kernels that are scalar functions."""
+
+SETTINGS = ("eps", "least", "slope")
+"""Numbers that are attributes of kernels, in the order in which the functions of a backend take them."""

@@ -95,6 +95,18 @@ def length_log_softmax(x: Tensor, visible: Tensor) -> Tensor:
     return x - x.masked_fill(~visible, float("-inf")).logsumexp(dim=-1, keepdim=True)
 
 
+def seen_logsumexp(x: Tensor, see: Tensor) -> Tensor:
+    """log(sum[j if see](exp(x))) over the last axis; -∞, with no gradient, where nothing is seen."""
+    some = see.any(dim=-1, keepdim=True)
+    total = x.masked_fill(~see & some, float("-inf")).logsumexp(dim=-1)
+    return total.masked_fill(~some.expand(x.shape[:-1] + (1,))[..., 0], float("-inf"))
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """x / (1 + exp(-1.702 x))"""
+    return x * torch.sigmoid(1.702 * x)
+
+
 def reduce_where(kind: str, x: Tensor, see: Tensor | bool, dims: tuple[int, ...]) -> Tensor:
     """The reduction over the entries that `see` lets through; over nothing: 0, prod 1, max -∞, min ∞."""
     see = torch.as_tensor(see, device=x.device)

@@ -31,6 +31,17 @@ def gelu_tanh(writer: TorchWriter, one: Node, at: Parts) -> Value:
     return _pointwise(writer, at, 'F.gelu({}, approximate="tanh")')
 
 
+def quick_gelu(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """x σ(1.702 x)"""
+    writer.need("quick_gelu")
+    return _pointwise(writer, at, "quick_gelu({})")
+
+
+def leaky_relu(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """x where x > 0, slope * x elsewhere."""
+    return _pointwise(writer, at, f"F.leaky_relu({{}}, {float(one['slope'])!r})")
+
+
 def silu(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """x σ(x)"""
     return _pointwise(writer, at, "F.silu({})")
@@ -67,6 +78,14 @@ def rms_norm(writer: TorchWriter, one: Node, at: Parts) -> Value:
     return Value(f"F.rms_norm({value.text}, ({size},), {gain}, {float(one['eps'])!r})", value.lead, value.dims)
 
 
+def l2_normalize(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """x / max(‖x‖, least) over the last axis."""
+    if one["axis"].ragged:
+        return writer.value(kernel_table.expanded(one))
+    value = _last(writer.value(at["x"]), one["axis"])
+    return Value(f"F.normalize({value.text}, dim=-1, eps={float(one['least'])!r})", value.lead, value.dims)
+
+
 def _conditions(writer: TorchWriter, at: Parts, axis: Axis, dims: tuple[Axis, ...]) -> list[str]:
     found = writer.visible([axis], "", dims)
     if "see" in at:
@@ -101,6 +120,21 @@ def log_softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
         writer.need("length_log_softmax")
         return Value(f"length_log_softmax({value.text}, {visible[0]})", value.lead, value.dims)
     return Value(f"{value.wrapped}.log_softmax(dim=-1)", value.lead, value.dims)
+
+
+def logsumexp(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """log Σ e^x over the last axis, of the entries that may be seen."""
+    value, (lead, made) = writer.value(at["x"]), writer.shape(one)
+    dims = (*(a for a in dict.fromkeys((*value.dims, *made)) if a != one["axis"]), one["axis"])
+    x = writer.fit(value, lead, dims)
+    see = writer.visible([one["axis"]], lead, dims)
+    see += [writer.fit(writer.value(at["see"]), lead, dims)] if "see" in at else []
+    if not see:
+        return Value(f"({x}).logsumexp(dim=-1)", lead, dims[:-1])
+    sizes = ", ".join([*writer.lead_sizes(lead), *(writer.size(axis) for axis in dims)])
+    writer.need("seen_logsumexp")
+    condition = " & ".join(f"({one})" for one in see)
+    return Value(f"seen_logsumexp(({x}).expand({sizes}), {condition})", lead, dims[:-1])
 
 
 def running_sum(writer: TorchWriter, one: Node, at: Parts) -> Value:
