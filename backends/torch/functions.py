@@ -99,7 +99,7 @@ def seen_logsumexp(x: Tensor, see: Tensor) -> Tensor:
     """log(sum[j if see](exp(x))) over the last axis; -∞, with no gradient, where nothing is seen."""
     some = see.any(dim=-1, keepdim=True)
     total = x.masked_fill(~see & some, float("-inf")).logsumexp(dim=-1)
-    return total.masked_fill(~some.expand(x.shape[:-1] + (1,))[..., 0], float("-inf"))
+    return total.masked_fill(~some[..., 0].expand(total.shape), float("-inf"))
 
 
 def quick_gelu(x: Tensor) -> Tensor:

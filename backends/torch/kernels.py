@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Length, Node
-from ..numpy.values import Unsupported, Value, aligned, transposed
+from ..numpy.values import Value, aligned, transposed
 from . import bounded
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     rows = [a for a in query.dims if a.ragged and a != writer.batch] or [Axis("row", 1)]  # one query, of no axis
     heads = tuple(a for a in query.dims if a not in (writer.batch, width, *rows))
     if len(rows) != 1 or writer.batch is None or (len(own) > 1) or (width in value.dims and own):
-        raise Unsupported("attention of this shape")
+        return writer.value(kernel_table.expanded(one))  # as in pooling, which has no row of queries
     lead = (writer.batch, *heads)
     q = aligned(query, "", (*lead, rows[0], width))
     one_row = rows[0] not in query.dims

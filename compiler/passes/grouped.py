@@ -1,10 +1,13 @@
-"""Keys that are repeated for the heads of a group are read once: attention(Q, K[kv = h // g]) = attention(Q[h → kv g], K).
+"""Keys that are repeated for the heads of a group are read once.
 
-Repeating each key head g times (repeat_interleave) and giving the heads an axis of groups are one meaning; in the second
-form no key stands in memory twice. Precondition: key and value are repeated alike, along the heads of the query.
+attention(Q, K[kv = h // g]) = attention(Q[h → kv g], K): repeating each key head g times (repeat_interleave) and giving
+the heads an axis of groups are one meaning; in the second form no key stands in memory twice. Precondition: key and
+value are repeated alike, along the heads of the query.
 """
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 from .. import ir
 from ..ir import Axis, Graph, Node
@@ -47,10 +50,10 @@ def _repeated(one: Node) -> tuple[Node, Axis, Axis] | None:
     if one.op != "pick" or len(one["keys"]) != 1 or not is_map(one.args[1], "//"):
         return None
     (axis,), (place, count) = one["keys"], one.args[1].args
-    if place.op != "index" or axis.ragged or place["axis"].ragged:
+    if place.op != "index" or not isinstance(axis.size, int) or not isinstance(place["axis"].size, int):
         return None
     heads = place["axis"]
-    return (one.args[0], axis, heads) if number(count) == heads.size / axis.size else None
+    return (one.args[0], axis, heads) if number(count) == Fraction(heads.size, axis.size) else None
 
 
 def _against(one: Node, at: dict[str, Node], found: tuple[Node, Axis, Axis]) -> str:
@@ -67,7 +70,9 @@ def _against(one: Node, at: dict[str, Node], found: tuple[Node, Axis, Axis]) -> 
 
 def _grouped(one: Node, at: dict[str, Node], found: tuple[Node, Axis, Axis]) -> Node:
     base, axis, heads = found
-    group = Axis("group", int(heads.size) // int(axis.size), None, 1 + max(a.tag for a in one.axes))
+    assert isinstance(axis.size, int)
+    assert isinstance(heads.size, int)
+    group = Axis("group", heads.size // axis.size, None, 1 + max(a.tag for a in one.axes))
     roles = {role: ir.split(part, heads, (axis, group)) if heads in part.axes else part for role, part in at.items()}
     value = _repeated(at["value"])
     assert value is not None

@@ -205,7 +205,7 @@ def _slices(row: Row) -> tuple[Axis, Axis, Node] | None:
         if found is None or found[0] != one.args[1].axes[0] or one["keys"] != (axis,):
             return None
         into, shift = found
-        if axis.size != len(row) * int(into.size) or shift != place * int(into.size):
+        if not isinstance(into.size, int) or axis.size != len(row) * into.size or shift != place * into.size:
             return None
     return axis, first.args[1].axes[0], first.args[0]
 

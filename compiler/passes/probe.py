@@ -1,8 +1,9 @@
 """The probe: does a part of the graph compute a known meaning? Decided by evaluation in float64 at random points.
 
-A meaning is proposed with its parameters (proposals.py), evaluated by its own core graph, and must agree with the part to 1e-11 of the largest value on every draw: rows of
-several sizes (1e-3 … 30, where ε of 1e-12 shows against 0 by rows of size 1e-6), rows of zeros (where any ε shows),
-rows beyond every number inside (a bound of 1000 shows there), random relations with an empty row.
+A meaning is proposed with its parameters (proposals.py), evaluated by its own core graph, and must agree with the part
+to 1e-11 of the largest value on every draw: rows of several sizes (1e-3 … 30, where ε of 1e-12 shows against 0 by rows
+of size 1e-6), rows of zeros (where any ε shows), rows beyond every number inside (a bound of 1000 shows there), random
+relations with an empty row, labels that are no place of the axis.
 Agreement at hundreds of random points of functions made of exp, erf, tanh, roots and means is agreement.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 
 import numpy as np
 
@@ -33,29 +35,31 @@ def meaning(region: Region) -> Found | None:
     if not found:
         return None
     seeds = _seeds(region, most=FEW if reduced(region) is None else None)
-    wanted = [_value(region.root, seed) for seed in seeds]
-    if not any(value is not None and np.isfinite(value).any() for value in wanted):
-        return None
+    wanted: list[Array | None] = []  # computed when a proposal gets that far: most wrong ones fail the first draw
     for proposal in found:
-        agrees = (
-            _equal(left, _value(proposal.node, s), proposal.node.axes, region.root.axes)
-            for left, s in zip(wanted, seeds, strict=True)
-        )
-        if all(agrees):  # one draw after the other: most wrong proposals fail the first
-            return proposal
+        for place, seed in enumerate(seeds):
+            if place == len(wanted):
+                wanted.append(_value(region.root, seed))
+            if not _equal(wanted[place], _value(proposal.node, seed), proposal.node.axes, region.root.axes):
+                break
+        else:
+            if any(value is not None and np.isfinite(value).any() for value in wanted):
+                return proposal
     return None
 
 
 def _bounds(region: Region) -> list[float]:
     """Sizes beyond the large numbers inside, and where tiny ones count."""
-    found = set()
-    for value in (number(arg) for one in region.inside for arg in one.args):
-        size = 0 if value is None else abs(value)
+    found: set[float] = set()
+    for value in [number(arg) for one in region.inside for arg in one.args]:
+        size = Fraction(0) if value is None else abs(value)
         if 10 < size < 1e100:
             found.add(3 * float(size))
         elif 1e-100 < size < 1e-12:
             found.add(math.sqrt(size))
-    return sorted(found)[-4:]
+        if 1e-100 < size < 1e-8:  # a bound of a length
+            found.add(float(size))
+    return sorted(found)[-5:]
 
 
 # ---------------------------------------------------------------------------------------------------- evaluation
@@ -66,7 +70,8 @@ def _seeds(region: Region, most: int | None) -> list[tuple[dict[Node, Array], Le
     draws = []
     x, see, label = region.x, region.see, region.label
     lengths = _lengths((region.root, *region.given))
-    for scale in (1.0, 1e-6, 30.0, 1e-3, 0.0, *_bounds(region)):
+    far = (1e7,) if most else ()  # a bend of max(x, x / 100) bounded at 1000 shows there
+    for scale in (1.0, 1e-6, 30.0, 1e-3, 0.0, *far, *_bounds(region)):
         values: dict[Node, Array] = {x: rng.normal(size=_shape(x.axes, lengths, most)) * scale}
         for one in region.weights:
             values[one] = rng.normal(size=_shape(one.axes, lengths))

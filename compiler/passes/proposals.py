@@ -58,12 +58,12 @@ def _renames(region: Region) -> dict[Axis, Axis]:
 
 def _numbers(region: Region) -> list[Fraction]:
     """The positive numbers inside, below 1, and 0."""
-    found = {Fraction(0)}
-    for one in region.inside:
-        for value in map(number, one.args):
-            if value is not None and 0 < value < 1:
-                found.add(Fraction(value))
-    return sorted(found)
+    return [Fraction(0), *(one for one in _positive(region) if one < 1)]
+
+
+def _positive(region: Region) -> list[Fraction]:
+    values = (number(arg) for one in region.inside for arg in one.args)
+    return sorted({Fraction(value) for value in values if value is not None and 0 < value < math.inf})
 
 
 # ---------------------------------------------------------------------------------------------------- functions
@@ -80,9 +80,8 @@ def _pointwise(region: Region) -> Iterator[Found]:
 
 
 def _slopes(region: Region) -> Iterator[Fraction]:
-    for value in _numbers(region)[1:]:
-        yield value
-        yield 1 - value
+    for value in _positive(region):
+        yield from (value, 1 - value) if value < 1 else (1 / value,)
 
 
 # ---------------------------------------------------------------------------------------------- along one axis

@@ -22,6 +22,7 @@ from ..ledger import Ledger
 from ..rules.rule import Context
 from . import attention, grouped, heads, probe, running, selected
 from .parameters import is_parameter
+from .proposals import Found
 from .regions import Region, is_labelled, regions
 from .substitute import substitute
 
@@ -98,7 +99,7 @@ def _best(root: Node, order: Mapping[Node, int], static: frozenset[Node]) -> tup
     return best
 
 
-def _takes_no_stop(region: Region, found: probe.Found, order: Mapping[Node, int]) -> bool:
+def _takes_no_stop(region: Region, found: Found, order: Mapping[Node, int]) -> bool:
     """Whether the meaning has the part's gradient too: what `stop` holds fixed may be any value, so none is cut.
 
     exp(x - stop(max)) / Σ is a softmax whatever stands for the maximum; the softmax of stop(x) is none of x.

@@ -1,4 +1,4 @@
-"""Products of sums: a sum whose terms differ along other axes is multiplied out, so that each product is one of matrices.
+"""Products of sums: a sum whose terms differ along other axes is multiplied out, and each product is one of matrices.
 
 Shaw's relative positions are the case: q · (k_j + r_ij) as it stands makes a table of all pairs of k + r.
 """
@@ -43,17 +43,23 @@ def _apart(match: Match) -> Node:
     return ir.apply(match["sum"]["fn"], *products)
 
 
-I, J, D = Axis("i", 3), Axis("j", 4), Axis("d", 2)
+ROW, COLUMN, D = Axis("i", 3), Axis("j", 4), Axis("d", 2)
+
+
+def _factors(k: tuple[Axis, ...]) -> tuple[Node, Node, Node]:
+    axes = {"q": (ROW, D), "k": k, "r": (ROW, COLUMN, D)}
+    q, k_, r = (ir.input_(name, along, "real") for name, along in axes.items())
+    return q, k_, r
 
 
 def _sample(fn: str = "+", turned: bool = False, over: tuple[Axis, ...] = (D,)) -> Node:
-    q, k, r = ir.input_("q", (I, D), "real"), ir.input_("k", (J, D), "real"), ir.input_("r", (I, J, D), "real")
+    q, k, r = _factors((COLUMN, D))
     total = ir.apply(fn, *((r, k) if turned else (k, r)))
     return ir.contract(total, q, over) if turned else ir.contract(q, total, over)
 
 
 def _without_d() -> Node:
-    q, k, r = ir.input_("q", (I, D), "real"), ir.input_("k", (J,), "real"), ir.input_("r", (I, J, D), "real")
+    q, k, r = _factors((COLUMN,))
     return ir.contract(q, ir.apply("+", k, r), (D,))
 
 

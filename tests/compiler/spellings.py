@@ -72,15 +72,14 @@ QKV = ("Q = x @ W_Q", "K = (x @ W_K)[seq → key]", "V = (x @ W_V)[seq → key]"
 FLAT = ("Q = (x @ W_Q)[d → head dk]", *(f"{one} = (x @ W_{one})[d → head dk][seq → key]" for one in "KV"))
 ONE = ("z = x[→ one]", "Q = z @ W_Q", "K = (z @ W_K)[seq → key]", "V = (z @ W_V)[seq → key]")
 MAPS, OUT = "W_Q, W_K, W_V : [d → head dk]", "W_O : [head dk → d]"
+GROUPED = ("W_Q : [d → head dk]", "W_K, W_V : [d → kv dk]", OUT)
 EACH = tuple(f"W_{one}{i} : [d → dk]" for one in "QKV" for i in range(4))
 SHAPES = {
     "heads": Shape(QKV, "heads @ W_O", (MAPS, OUT)),
     "flat": Shape(FLAT, "heads[head dk → d] @ W_O", ("W_Q, W_K, W_V, W_O : [d → d]",)),
     "one": Shape(ONE, "(heads @ W_O)[one = 0]", (MAPS, OUT), ("one = 1",)),
-    "grouped": Shape(QKV, "heads @ W_O", ("W_Q : [d → head dk]", "W_K, W_V : [d → kv dk]", OUT), ("kv = 2", "group = 2")),
-    "groups": Shape(
-        QKV, "heads[kv group → head] @ W_O", ("W_Q : [d → head dk]", "W_K, W_V : [d → kv dk]", OUT), ("kv = 2", "group = 2")
-    ),
+    "grouped": Shape(QKV, "heads @ W_O", GROUPED, ("kv = 2", "group = 2")),
+    "groups": Shape(QKV, "heads[kv group → head] @ W_O", GROUPED, ("kv = 2", "group = 2")),
     "joined": Shape(QKV, "heads @ W_O", (MAPS, "W_O : [wide → d]"), ("wide = d",)),
     "chunks": Shape(QKV, "heads @ W_O", ("W_Q, W_K, W_V : [d → wide]", "W_O : [wide → d]"), ("wide = d",)),
     "own": Shape((), "heads @ W_O", (*EACH, "W_O : [wide → d]"), ("wide = d",)),
@@ -130,7 +129,10 @@ MISSED_BY_INDUCTOR = (
     Attention("q(K/c)", "plain", "softmax[key](Q @[dk] (K / √dk)) @[key] V"),
     Attention("no scale", "no scale", "softmax[key](Q @[dk] K) @[key] V"),
     Attention("einsum bhid,bhjd", "plain", "softmax[j](Q[dk → d'] @[d'] K[dk → d'][key → j] / √dk) @[j] V[key → j]"),
-    Attention("einsum on (b,s,h,d)", "plain", "(softmax[key](Q[head → h] @[dk] K[head → h] / √dk) @[key] V[head → h])[h → head]"),
+    Attention(
+        "einsum on (b,s,h,d)", "plain",
+        "(softmax[key](Q[head → h] @[dk] K[head → h] / √dk) @[key] V[head → h])[h → head]",
+    ),
     Attention("exp/sum softmax", "plain", "(exp(s) / sum[key](exp(s))) @[key] V", (S,)),
     Attention("divide after PV", "plain", "(exp(s) @[key] V) / sum[key](exp(s))", (S,)),
     Attention("(QK+M)/c", "masked", "softmax[key]((Q @[dk] K + M) / √dk) @[key] V", (M,)),
@@ -138,9 +140,15 @@ MISSED_BY_INDUCTOR = (
     Attention("QK*c+M", "masked", "softmax[key](Q @[dk] K * (1 / √dk) + M) @[key] V", (M,)),
     Attention("masked_fill(-inf)", "masked", "softmax[key](-∞ if not see else s) @[key] V", (S, SEE)),
     Attention("where(m, s, -inf)", "masked", "softmax[key](s if see else -∞) @[key] V", (S, SEE)),
-    Attention("where(m, s, finfo.min)", "filled", "softmax[key](s if see else low) @[key] V", (S, SEE), weights=("low : []",)),
+    Attention(
+        "where(m, s, finfo.min)", "filled", "softmax[key](s if see else low) @[key] V",
+        (S, SEE), weights=("low : []",),
+    ),
     Attention("causal from iota", "masked", "softmax[key if index(seq) ≥ index(key)](s) @[key] V", (S,)),
-    Attention("causal + padding", "masked by tokens", "softmax[key](s + M + P) @[key] V", (M, S, "P[key] = 0 if good[seq → key] else -∞")),
+    Attention(
+        "causal + padding", "masked by tokens", "softmax[key](s + M + P) @[key] V",
+        (M, S, "P[key] = 0 if good[seq → key] else -∞"),
+    ),
     Attention("QK+B", "biased", "softmax[key](Q @[dk] K + B) @[key] V", (B,), weights=T),
     Attention("QK/c+B+M", "biased and masked", "softmax[key](Q @[dk] K / √dk + B + M) @[key] V", (B, M), weights=T),
     Attention("(VᵀAᵀ)ᵀ", "plain", "V @[key] softmax[key](s)", (S,)),
@@ -148,9 +156,15 @@ MISSED_BY_INDUCTOR = (
     Attention("per-head loop, concat", "plain", CONCAT, PICKED, "joined"),
     Attention("3-D single head", "plain", "softmax[key](Q @[dk] K / √dk) @[key] V", (), "3-D"),
     Attention("2-D single head", "plain", "softmax[key](x @[d] K / √d) @[key] K", (), "2-D"),
-    Attention("Shaw q(k+r)", "relative", "softmax[key]((Q @[dk] k) / √dk) @[key] V", ("k[seq, key, head, dk] = K + r", R), weights=TABLE),
+    Attention(
+        "Shaw q(k+r)", "relative", "softmax[key]((Q @[dk] k) / √dk) @[key] V",
+        ("k[seq, key, head, dk] = K + r", R), weights=TABLE,
+    ),
     Attention("0-d scale", "scaled by a value", "softmax[key](Q @[dk] K * t) @[key] V", weights=("t : []",)),
-    Attention("additive f(q,k)", "scores", "softmax[key](f) @[key] V", ("f = sum[dk](w * tanh(a))", "a[seq, key, head, dk] = Q + K"), weights=("w : [dk]",)),
+    Attention(
+        "additive f(q,k)", "scores", "softmax[key](f) @[key] V",
+        ("f = sum[dk](w * tanh(a))", "a[seq, key, head, dk] = Q + K"), weights=("w : [dk]",),
+    ),
 )
 ATTENTION = (*FUSED_BY_INDUCTOR, *MISSED_BY_INDUCTOR)
 """The 35 of the scoreboard."""
@@ -163,8 +177,13 @@ MORE = (
     Attention("half and half", "plain", "softmax[key](s / 2 + s / 2 + 0) @[key] (1 * V)", (S,)),
     Attention("base 2", "plain", "(2^(s / log(2)) / sum[key](2^(s / log(2)))) @[key] V", (S,)),
     Attention("a library mask", "masked", "attention[key if causal](Q, K, V)"),
-    Attention("a sum of two relations", "masked by tokens", "softmax[key if see and good[seq → key]](s) @[key] V", (S, SEE)),
-    Attention("padding, then causal", "masked by tokens", "softmax[key](-∞ if not (good[seq → key] and see) else s) @[key] V", (S, SEE)),
+    Attention(
+        "a sum of two relations", "masked by tokens", "softmax[key if see and good[seq → key]](s) @[key] V", (S, SEE),
+    ),
+    Attention(
+        "padding, then causal", "masked by tokens", "softmax[key](-∞ if not (good[seq → key] and see) else s) @[key] V",
+        (S, SEE),
+    ),
     Attention("(QK+B)/c", "biased alike", "softmax[key]((Q @[dk] K + B) / √dk) @[key] V", (B,), weights=T),
     Attention("QK/c+B/c", "biased alike", "softmax[key](B / √dk + Q @[dk] K / √dk) @[key] V", (B,), weights=T),
     Attention("M+B+QK/c", "biased and masked", "softmax[key](M + B + s) @[key] V", (B, M, S), weights=T),
@@ -172,7 +191,10 @@ MORE = (
     Attention("t*QK", "scaled by a value", "softmax[key](t * (Q @[dk] K)) @[key] V", weights=("t : []",)),
     Attention("(tq)K", "scaled by a value", "softmax[key]((t * Q) @[dk] K) @[key] V", weights=("t : []",)),
     Attention("qk + qr", "relative", "softmax[key](Q @[dk] K / √dk + Q @[dk] r / √dk) @[key] V", (R,), weights=TABLE),
-    Attention("(r+k)q", "relative", "softmax[key](k @[dk] Q / √dk) @[key] V", ("k[seq, key, head, dk] = r + K", R), weights=TABLE),
+    Attention(
+        "(r+k)q", "relative", "softmax[key](k @[dk] Q / √dk) @[key] V",
+        ("k[seq, key, head, dk] = r + K", R), weights=TABLE,
+    ),
     Attention("groups of heads", "grouped", "softmax[key](Q[head → kv group] @[dk] K / √dk) @[key] V", (), "groups"),
     Attention("chunks of one projection", "plain", CONCAT, CHUNKS, "chunks"),
     Attention("heads with maps of their own", "plain", CONCAT, OWN, "own"),
@@ -180,3 +202,28 @@ MORE = (
 )
 """Further spellings of the same meanings."""
 # fmt: on
+
+MEAN, SQUARES = "μ = mean[d](x)", "mean[d]((x - μ)²)"
+LAYER_NORM = {
+    "pow": (f"(x - μ) / √({SQUARES} + ε) ⊙ γ + β", MEAN),
+    "rsqrt": (f"(x - μ) * ({SQUARES} + ε)^(-1/2) ⊙ γ + β", MEAN),
+    "gamma left": (f"γ ⊙ (x - μ) / √({SQUARES} + ε) + β", MEAN),
+    "(x-μ)*(x-μ)": ("(x - μ) / √(mean[d]((x - μ) * (x - μ)) + ε) ⊙ γ + β", MEAN),
+    "without ε": (f"γ ⊙ (x - μ) / √({SQUARES}) + β", MEAN),
+    "E[x²]-μ²": ("(x - μ) / √(mean[d](x²) - μ² + ε) ⊙ γ + β", MEAN),
+    "sum/d": ("(x - μ) / √(sum[d]((x - μ)²) / d + ε) ⊙ γ + β", "μ = sum[d](x) / d"),
+    "centred once": ("c / √(mean[d](c²) + ε) ⊙ γ + β", f"c = x - {MEAN[4:]}"),
+}
+"""The eight of the scoreboard: name → (formula, parts)."""
+
+GELU = {
+    "x*0.5*(1+erf(x/√2))": ("x * 0.5 * (1 + erf(x / √2))", "gelu"),
+    "x/2*(1+erf(x*√½))": ("x / 2 * (1 + erf(x * √0.5))", "gelu"),
+    "distributed": ("0.5 * x + 0.5 * x * erf(x / √2)", "gelu"),
+    "x*Φ(x)": ("x * ((1 + erf(x / √2)) / 2)", "gelu"),
+    "tanh, x^3": ("0.5 * x * (1 + tanh(√(2 / π) * (x + 0.044715 * x^3)))", "gelu_tanh"),
+    "tanh, x*x*x": ("0.5 * x * (1 + tanh(√(2 / π) * (x + 0.044715 * x * x * x)))", "gelu_tanh"),
+    "tanh, factored": ("0.5 * x * (1 + tanh(√(2 / π) * x * (1 + 0.044715 * x * x)))", "gelu_tanh"),
+    "as a sigmoid": ("x / (1 + exp(-2 * √(2 / π) * (x + 0.044715 * x^3)))", "gelu_tanh"),
+}
+"""The eight of the scoreboard: name → (formula, which of the two GELUs it is)."""
