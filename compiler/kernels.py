@@ -5,7 +5,7 @@ have a fast form; one that has none expands the kernel back into the core.
 
     softmax        x, see?                     axis, full    e^x / Σ e^x over the visible entries, 0 elsewhere
     log_softmax    x                           axis          x - log Σ e^x
-    logsumexp      x, see?                     axis          log Σ e^x over the visible entries
+    logsumexp      x, see?, less?              axis          log Σ e^x over the visible entries, minus `less`
     cross_entropy  x, label                    axis          -log softmax(x) at the label; smoothing: the share of the
                                                         label that is spread evenly; outside: what a label that is no
                                                         place of the axis gives (None: nothing, it is undefined)
@@ -102,7 +102,8 @@ def _logsumexp(at: Parts, one: Node) -> Node:
     x, see, over = at["x"], at.get("see"), (one["axis"],)
     top = ir.reduce("max", x, over, see)
     top = ir.where(ir.apply(">", top, number(-math.inf)), top, number(0))
-    return ir.apply("+", ir.apply("log", ir.reduce("sum", ir.apply("exp", ir.apply("-", x, top)), over, see)), top)
+    moved = ir.apply("log", ir.reduce("sum", ir.apply("exp", ir.apply("-", x, top)), over, see))
+    return ir.apply("+", moved, ir.apply("-", top, at["less"]) if "less" in at else top)  # little is left of little
 
 
 def _cross_entropy(at: Parts, one: Node) -> Node:
@@ -111,8 +112,8 @@ def _cross_entropy(at: Parts, one: Node) -> Node:
     if spread:
         own = ir.apply("*", number(1 - spread), own)
         own = ir.apply("+", own, ir.apply("*", number(spread), ir.reduce("mean", x, (axis,))))
-    total = make("logsumexp", {"x": x}, ir.reduce("max", x, (axis,)).axes, axis=axis)
-    loss = ir.apply("-", total, own)
+    kept = ir.union((ir.reduce("max", x, (axis,)), own))
+    loss = make("logsumexp", {"x": x, "less": own}, kept, axis=axis)
     if one["outside"] is None:
         return loss
     known = ir.apply("and", ir.apply("<=", number(0), label), ir.apply("<", label, ir.size(axis)))

@@ -42,15 +42,18 @@ def l2_normalize(x: FloatArray, least: float = 0.0) -> FloatArray:
     return in_row_blocks(step, x)
 
 
-def log_sum_exp(x: FloatArray, see: BoolArray | None = None) -> FloatArray:
-    """y[…] = log(sum[j if see](exp(x))) over the last axis, -∞ where nothing is seen.
+def log_sum_exp(x: FloatArray, see: BoolArray | None = None, less: FloatArray | None = None) -> FloatArray:
+    """y[…] = log(sum[j if see](exp(x))) - less over the last axis, -∞ where nothing is seen.
 
-    Shifted by each row's maximum, so nothing overflows; exponentials exist for one block of rows at a time.
+    Shifted by each row's maximum, so nothing overflows and a small difference keeps its digits; exponentials exist for
+    one block of rows at a time.
     """
     width, kind = x.shape[-1], statistics_type(x)
     rows = x.reshape(-1, width)
     seen = None if see is None else np.broadcast_to(see, x.shape).reshape(rows.shape)
-    total = np.empty((len(rows), 1), kind)
+    total = np.zeros((len(rows), 1), kind)
+    if less is not None:
+        total -= less.reshape(-1, 1)
     several = max(1, BLOCK // max(1, width))
     for start in range(0, len(rows), several):
         block = slice(start, start + several)
@@ -58,15 +61,15 @@ def log_sum_exp(x: FloatArray, see: BoolArray | None = None) -> FloatArray:
         e[...] = rows[block]
         if seen is not None:
             e[~seen[block]] = -np.inf
-        total[block] = log_sum_exp_step(e)
+        log_sum_exp_step(e, total[block])
     return total.astype(x.dtype, copy=False).reshape(x.shape[:-1])
 
 
-def log_sum_exp_step(rows: FloatArray) -> FloatArray:
-    """The same for one block of rows, which is overwritten."""
+def log_sum_exp_step(rows: FloatArray, total: FloatArray) -> None:
+    """total += log(sum[j](exp(rows))) for one block of rows, which is overwritten."""
     top = rows.max(axis=-1, keepdims=True, initial=-np.inf)
     top[np.isneginf(top)] = 0
     with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
         np.exp(np.subtract(rows, top, out=rows), out=rows)
-        y: FloatArray = np.log(rows.sum(axis=-1, keepdims=True)) + top
-    return y
+        total += top
+        total += np.log(rows.sum(axis=-1, keepdims=True))

@@ -123,18 +123,21 @@ def log_softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
 
 
 def logsumexp(writer: TorchWriter, one: Node, at: Parts) -> Value:
-    """log Σ e^x over the last axis, of the entries that may be seen."""
+    """log Σ e^x over the last axis, of the entries that may be seen, minus what is given."""
     value, (lead, made) = writer.value(at["x"]), writer.shape(one)
     dims = (*(a for a in dict.fromkeys((*value.dims, *made)) if a != one["axis"]), one["axis"])
     x = writer.fit(value, lead, dims)
     see = writer.visible([one["axis"]], lead, dims)
     see += [writer.fit(writer.value(at["see"]), lead, dims)] if "see" in at else []
-    if not see:
+    less = [f"less={writer.fit(writer.value(at['less']), lead, dims[:-1])}"] if "less" in at else []
+    condition = [" & ".join(f"({one})" for one in see)] if see else []
+    if see:
+        sizes = ", ".join([*writer.lead_sizes(lead), *(writer.size(axis) for axis in dims)])
+        x = f"({x}).expand({sizes})"
+    elif not less:
         return Value(f"({x}).logsumexp(dim=-1)", lead, dims[:-1])
-    sizes = ", ".join([*writer.lead_sizes(lead), *(writer.size(axis) for axis in dims)])
-    writer.need("seen_logsumexp")
-    condition = " & ".join(f"({one})" for one in see)
-    return Value(f"seen_logsumexp(({x}).expand({sizes}), {condition})", lead, dims[:-1])
+    writer.need("log_sum_exp")
+    return Value(f"log_sum_exp({', '.join([x, *condition, *less])})", lead, dims[:-1])
 
 
 def running_sum(writer: TorchWriter, one: Node, at: Parts) -> Value:

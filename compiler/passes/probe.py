@@ -51,8 +51,11 @@ def meaning(region: Region) -> Found | None:
 def _bounds(region: Region) -> list[float]:
     """Sizes beyond the large numbers inside, and where tiny ones count."""
     found: set[float] = set()
-    for value in [number(arg) for one in region.inside for arg in one.args]:
-        size = Fraction(0) if value is None else abs(value)
+    values: list[Fraction | float | None] = [number(arg) for one in region.inside for arg in one.args]
+    for value in values:
+        if value is None:
+            continue
+        size: Fraction | float = value if value >= 0 else -value
         if 10 < size < 1e100:
             found.add(3 * float(size))
         elif 1e-100 < size < 1e-12:
