@@ -10,8 +10,9 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Runs mixed lengths, sorted and not, a full batch, one sentence, and the passes; the first failure's status."""
-    for arguments in (["encode"], ["encode", "--unsorted"], ["encode", "--full"], ["encode", "--one"], ["passes"]):
+    """Mixed lengths, sorted and not, a full batch, one sentence, passes, spellings; the first failure's status."""
+    runs = [["encode", *more] for more in ([], ["--unsorted"], ["--full"], ["--one"])]
+    for arguments in (*runs, ["passes"], ["spellings"]):
         status = subprocess.call([sys.executable, str(HERE / f"{arguments[0]}.py"), *arguments[1:]])
         if status:
             return status

@@ -13,7 +13,7 @@ from typing import Any
 from .. import ir, kernels
 from ..ir import Graph, Node
 from ..ledger import Ledger
-from ..rules.algebra import number, settle
+from ..rules.algebra import is_map, number, settle
 from ..rules.rule import Context
 from . import scores
 from .substitute import substitute
@@ -44,10 +44,20 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
     return substitute(graph, new) if new else graph
 
 
+def _factors(one: Node) -> tuple[Node, ...]:
+    """The two sides of a sum of products along one axis; Σ (α ⊙ V) is one where each share weighs a whole row of V."""
+    if one.op == "contract" and len(one["over"]) == 1:
+        return one.args
+    if one.op != "reduce" or one["reduction"] != "sum" or len(one["over"]) > 1 or len(one.args) > 1:
+        return ()
+    (total,) = one.args
+    if not is_map(total, "*") or set(total.args[0].axes) == set(total.args[1].axes):
+        return ()
+    return total.args if all(one["over"][0] in arg.axes for arg in total.args) else ()
+
+
 def _softmax_weights(one: Node) -> Node | None:
-    if one.op != "contract" or len(one["over"]) != 1:
-        return None
-    for arg in one.args:
+    for arg in _factors(one):
         share = arg.args[0] if _is_dropout(arg) else arg
         if share.op == "kernel" and share["name"] == "softmax" and share["axis"] == one["over"][0]:
             return arg
@@ -67,9 +77,7 @@ def _narrow(one: Node) -> Node:
 
 def _changed_weights(one: Node) -> bool:
     """Whether a product over the axis of a softmax takes something made of the softmax."""
-    if one.op != "contract" or len(one["over"]) != 1:
-        return False
-    inner = ir.walk([arg for arg in one.args if _changes(arg)], enter=_changes)
+    inner = ir.walk([arg for arg in _factors(one) if _changes(arg)], enter=_changes)
     return any(n.op == "kernel" and n["name"] == "softmax" and n["axis"] == one["over"][0] for n in inner)
 
 
@@ -78,7 +86,7 @@ def _changes(one: Node) -> bool:
 
 
 def _attention(one: Node, weights: Node, context: Context) -> tuple[str, Node | None]:
-    value = one.args[1] if one.args[0] is weights else one.args[0]
+    value = next((arg for arg in _factors(one) if arg is not weights), weights)
     draw = weights if _is_dropout(weights) else None
     share = weights if draw is None else draw.args[0]
     axis = share["axis"]

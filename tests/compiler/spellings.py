@@ -109,7 +109,7 @@ CHUNKS = _each(f"softmax[key](Q{AT} @[dk] K{AT} / √dk) @[key] V{AT}")
 OWN = _each("softmax[key]((x @ W_Q#) @[dk] (x @ W_K#)[seq → key] / √dk) @[key] (x @ W_V#)[seq → key]")
 
 # fmt: off
-FUSED_BY_INDUCTOR = (
+ATTENTION = (
     Attention("QK/c", "plain", "softmax[key](Q @[dk] K / √dk) @[key] V"),
     Attention("QK*c", "plain", "softmax[key](Q @[dk] K * c) @[key] V", ("c = dk^(-1/2)",)),
     Attention("c*QK", "plain", "softmax[key](c * (Q @[dk] K)) @[key] V", ("c = 1 / √dk",)),
@@ -123,8 +123,6 @@ FUSED_BY_INDUCTOR = (
         ("k = K[kv = index(head) // group]", "v = V[kv = index(head) // group]"), "grouped",
     ),
     Attention("bf16, fp32 softmax", "plain", "softmax[key](s) @[key] V", (S,)),
-)
-MISSED_BY_INDUCTOR = (
     Attention("(q/c)K", "plain", "softmax[key]((Q / √dk) @[dk] K) @[key] V"),
     Attention("q(K/c)", "plain", "softmax[key](Q @[dk] (K / √dk)) @[key] V"),
     Attention("no scale", "no scale", "softmax[key](Q @[dk] K) @[key] V"),
@@ -166,10 +164,14 @@ MISSED_BY_INDUCTOR = (
         ("f = sum[dk](w * tanh(a))", "a[seq, key, head, dk] = Q + K"), weights=("w : [dk]",),
     ),
 )
-ATTENTION = (*FUSED_BY_INDUCTOR, *MISSED_BY_INDUCTOR)
 """The 35 of the scoreboard."""
 
 MORE = (
+    Attention(
+        "the page's three steps", "plain", "weights @[key] V",
+        ("weights = exp(scores) / sum[key](exp(scores))", "scores = Q @[dk] K / √dk"),
+    ),
+    Attention("Σ α v", "plain", "total", ("total = sum[key](α_V)", "α_V[seq, head, key, dk] = softmax[key](s) ⊙ V", S)),
     Attention("the library's", "plain", "attention[key](Q, K, V)"),
     Attention("with f(q, k)", "plain", "general_attention[key](Q, K, V, f)", ("f(q, k) = q @[dk] k / √dk",)),
     Attention("(c^½ q)(c^½ K)", "plain", "softmax[key]((Q * dk^(-1/4)) @[dk] (K * dk^(-1/4))) @[key] V"),

@@ -123,6 +123,7 @@ LAYER_NORM = [
     (f"γ ⊙ (x - μ) * (1 / √({SQUARES} + ε)) + β", MEAN),
     ("γ ⊙ c / σ + β", f"c = x - {MEAN[4:]}; σ = √(mean[d](c²) + ε)"),
     ("√d * (x - μ) / ‖x - μ‖[d]", MEAN),
+    ("γ ⊙ (x - μ) / σ + β", "μ = 1 / d * sum[d](x); σ = √(1 / d * sum[d]((x - μ)²))"),
     # Equal in exact arithmetic; near cancellation the stable form is the better value, so it is taken on purpose.
     ("(x - μ) / √(mean[d](x²) - μ² + ε)", MEAN),
 ]
@@ -133,6 +134,7 @@ RMS_NORM = [
     ("γ ⊙ (x / √(mean[d](x ⊙ x) + ε))", ""),
     ("γ ⊙ x / √(mean[d](x²))", ""),
     ("x / ‖x‖[d] * √d", ""),
+    ("x / RMS ⊙ γ", "RMS = √(1 / d * sum[d](x²))"),
 ]
 GELU = [
     ("x * (1 + erf(x / √2)) / 2", ""),
@@ -140,6 +142,7 @@ GELU = [
     ("x / 2 * (1 + erf(x / √2))", ""),
     ("x * 0.5 * (1 + erf(x * √0.5))", ""),
     ("x ⊙ Φ", "Φ = (1 + erf(x / √2)) / 2"),
+    ("x * (1 / 2 * (1 + erf(x / √2)))", ""),
     ("x * (1 - (1 + erf(-x / √2)) / 2)", ""),
     ("0.5 * (x + x * erf(x / √2))", ""),
     ("x * (0.5 + 0.5 * erf(x * 2^(-1/2)))", ""),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks import torch_spellings
 from tests.backends.torch.test_module import results as torch_results
 from tests.compiler import spellings, zoo
 from tests.compiler.spellings import ATTENTION, MORE, Attention
@@ -53,8 +54,10 @@ def wanted(one: Attention) -> dict[str, Any]:
 def test_the_suites_are_whole() -> None:
     names = [one.name for one in (*ATTENTION, *MORE)]
     assert len(set(names)) == len(names)
-    assert (len(ATTENTION), len(spellings.FUSED_BY_INDUCTOR)) == (35, 10)
-    assert (len(spellings.LAYER_NORM), len(spellings.GELU)) == (8, 8)
+    assert (len(ATTENTION), len(spellings.LAYER_NORM), len(spellings.GELU)) == (35, 8, 8)
+    assert list(torch_spellings.ATTENTION) == [one.name for one in ATTENTION]
+    assert list(torch_spellings.LAYER_NORM) == list(spellings.LAYER_NORM)
+    assert list(torch_spellings.GELU) == list(spellings.GELU)
 
 
 @every
