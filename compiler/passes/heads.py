@@ -9,7 +9,8 @@ Preconditions: each part has an attention inside that nobody else reads, and no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from .. import ir, kernels
@@ -32,41 +33,52 @@ class Different(Exception):
 def run(graph: Graph, ledger: Ledger) -> Graph:
     """The graph with attention heads along an axis."""
     context = Context(graph.roots)
+    stacked = frozenset(axis for weight in graph.weights for axis in weight.stack)
     new: dict[Node, Node] = {}
-    for one in graph.nodes():
-        found = _joined(one) or _added(one)
-        if found is None:
+    for one in _places(graph, context):
+        parts, rest = _joined(one) or _added(one)
+        if len(parts) < 2:
             continue
         origin = graph.origins.get(one)
         span = origin.span if origin else None
         try:
-            new[one] = _lifted(one, found, context)
+            made = _lifted(one, parts, context, stacked)
         except Different as reason:
             ledger.refused("recognise", "heads", LAW, str(reason), span)
             continue
-        ledger.fired("recognise", "heads", f"{len(found)} heads are one attention over an axis of heads", span)
+        for term in rest:
+            made = ir.apply("+", term, made)
+        new[one] = made
+        ledger.fired("recognise", "heads", f"{len(parts)} heads are one attention over an axis of heads", span)
     return substitute(graph, new) if new else graph
 
 
-def _joined(one: Node) -> Row | None:
+def _places(graph: Graph, context: Context) -> Iterator[Node]:
+    """Concatenations and whole sums."""
+    nodes = graph.nodes()
+    inner = {arg for one in nodes if is_map(one, "+") for arg in one.args if context.readers(arg) == 1}
+    return (one for one in nodes if one.op == "concat" or (is_map(one, "+") and one not in inner))
+
+
+def _joined(one: Node) -> tuple[Row, Row] | None:
     """The parts of a concatenation along one axis, each with an attention."""
-    if one.op != "concat" or len(one.args) < 2 or len(set(one["along"])) != 1:
+    if one.op != "concat" or len(set(one["along"])) != 1:
         return None
-    return one.args if all(map(_has_attention, one.args)) else None
+    return one.args if all(map(_has_attention, one.args)) else (), ()
 
 
-def _added(one: Node) -> Row | None:
-    """The terms of a sum that are an attention times weights each."""
+def _added(one: Node) -> tuple[Row, Row]:
+    """The terms of a sum that are an attention times weights each, and the other terms."""
     terms: list[Node] = []
-    left = [one]
+    left = [one] if is_map(one, "+") else []
     while left:
         here = left.pop()
         if is_map(here, "+"):
             left.extend(reversed(here.args))
         else:
             terms.append(here)
-    chosen = [term for term in terms if term.op == "contract" and _has_attention(term)]
-    return tuple(chosen) if is_map(one, "+") and len(chosen) == len(terms) > 1 else None
+    chosen = tuple(term for term in terms if term.op == "contract" and _has_attention(term))
+    return chosen, tuple(term for term in terms if term not in chosen)
 
 
 def _has_attention(one: Node) -> bool:
@@ -76,11 +88,10 @@ def _has_attention(one: Node) -> bool:
     return one.op == "kernel" and one["name"] == "attention"
 
 
-def _lifted(one: Node, parts: Row, context: Context) -> Node:
+def _lifted(one: Node, parts: Row, context: Context, stacked: frozenset[Axis]) -> Node:
     if any(context.readers(part) > 1 for part in parts):
         raise Different("a head is read elsewhere, too")
-    head = _head(parts)
-    made = _over(parts, head)
+    head, made = _Lift(parts, stacked).made()
     if one.op == "concat":
         (along,) = set(one["along"])
         return ir.rename(made, {head: one["into"]}) if along is None else ir.merge(made, (head, along), one["into"])
@@ -92,30 +103,85 @@ def _lifted(one: Node, parts: Row, context: Context) -> Node:
 # ------------------------------------------------------------------------------------------------------ lifting
 
 
-def _head(parts: Row) -> Axis:
-    """The axis of heads: that of the value whose entries the parts read, else a new one."""
-    chosen = next((found for row in _rows(parts) if (found := _entries(row)) is not None), None)
-    if chosen is None:
-        return Axis("head", len(parts), None, 1 + max(axis.tag for one in ir.walk(parts) for axis in one.axes))
-    return chosen[0]
+@dataclass(frozen=True)
+class _Lift:
+    """The parts as entries of one value; axes in `stacked` number instances, whose weights are never one array."""
+
+    parts: Row
+    stacked: frozenset[Axis]
+
+    def made(self) -> tuple[Axis, Node]:
+        """The axis of heads, and the value along it."""
+        rows = self._rows()
+        head = next((found[0] for row in rows if (found := self._entries(row)) is not None), None)
+        if head is None:
+            tags = (axis.tag for one in ir.walk(self.parts) for axis in one.axes)
+            head = Axis("head", len(self.parts), None, 1 + max(tags))
+        made: dict[Row, Node] = {}
+        for row in rows:
+            made[row] = self._one(row, head, made)
+        return head, made[self.parts]
+
+    def _rows(self) -> list[Row]:
+        """Every place of the parts, arguments first."""
+        done: dict[Row, None] = {}
+        left: list[tuple[Row, bool]] = [(self.parts, False)]
+        while left:
+            row, ready = left.pop()
+            if ready:
+                done[row] = None
+            elif row not in done:
+                left.append((row, True))
+                if not (_alike(row) or self._is_leaf(row)):
+                    left.extend((below, False) for below in reversed(_below(row)))
+        return list(done)
+
+    def _one(self, row: Row, head: Axis, made: dict[Row, Node]) -> Node:
+        first = row[0]
+        if _alike(row):
+            return first
+        if self._is_leaf(row):
+            return self._leaf(row, head)
+        if any(head in one.axes for one in row) or head in first.get("over", ()):
+            raise Different("the axis of heads is in use inside a head")
+        args = tuple(made[below] for below in _below(row))
+        if first.op != "kernel":
+            return ir.rebuild(first, args)
+        return ir.node("kernel", args, (*first.axes, head), first.kind, **first.attrs)
+
+    def _is_leaf(self, row: Row) -> bool:
+        return self._entries(row) is not None or _slices(row) is not None or all(map(is_parameter, row))
+
+    def _leaf(self, row: Row, head: Axis) -> Node:
+        """What the parts read of one value, as that value along the axis of heads."""
+        entries, slices = self._entries(row), _slices(row)
+        if entries is not None:
+            axis, base = entries
+            return ir.rename(base, {axis: head})
+        if slices is not None:
+            axis, into, base = slices
+            return ir.split(base, axis, (head, into))
+        return ir.concat(row, [None] * len(row), head)
+
+    def _entries(self, row: Row) -> tuple[Axis, Node] | None:
+        """x[h = 0], x[h = 1], … of all entries of x along h: (h, x)."""
+        first = row[0]
+        if any(one.op != "pick" or one.args[0] is not first.args[0] or one["keys"] != first["keys"] for one in row):
+            return None
+        varying = [n for n in range(1, len(first.args)) if any(one.args[n] is not first.args[n] for one in row)]
+        if len(varying) != 1:
+            return None
+        axis = first["keys"][varying[0] - 1]
+        if axis in self.stacked and first.args[0].op == "weight":
+            return None
+        if axis.size != len(row) or any(number(one.args[varying[0]]) != place for place, one in enumerate(row)):
+            return None
+        rest = {key: arg for key, arg in zip(first["keys"], first.args[1:], strict=True) if key != axis}
+        return axis, ir.pick(first.args[0], rest) if rest else first.args[0]
 
 
-def _rows(parts: Row) -> Iterator[Row]:
-    """Every place of the parts at which they differ, from the results down."""
-    seen: set[Row] = set()
-    left: list[Row] = [parts]
-    while left:
-        row = left.pop()
-        if row in seen or all(one is row[0] for one in row):
-            continue
-        seen.add(row)
-        yield row
-        if not _is_leaf(row):
-            left.extend(reversed(_below(row)))
-
-
-def _is_leaf(row: Row) -> bool:
-    return _entries(row) is not None or _slices(row) is not None or all(map(is_parameter, row))
+def _alike(row: Row) -> bool:
+    return all(one is row[0] for one in row)
 
 
 def _below(row: Row) -> list[Row]:
@@ -126,72 +192,6 @@ def _below(row: Row) -> list[Row]:
     if first.op not in OPEN or any(map(kernels.is_draw, row)):
         raise Different("the heads draw at random" if any(map(kernels.is_draw, row)) else "the heads read other values")
     return [tuple(one.args[place] for one in row) for place in range(len(first.args))]
-
-
-def _over(parts: Row, head: Axis) -> Node:
-    """The parts as one value along the axis of heads."""
-    made: dict[Row, Node] = {}
-    for row in reversed(list(_in_order(parts))):
-        if row in made:
-            continue
-        first = row[0]
-        if all(one is first for one in row):
-            made[row] = first
-        elif _is_leaf(row):
-            made[row] = _leaf(row, head)
-        else:
-            if any(head in one.axes for one in row) or head in first.get("over", ()):
-                raise Different("the axis of heads is in use inside a head")
-            made[row] = _rebuilt(first, tuple(made[below] for below in _below(row)), head)
-    return made[parts]
-
-
-def _in_order(parts: Row) -> Sequence[Row]:
-    """All places, readers first."""
-    done: dict[Row, None] = {}
-    left: list[tuple[Row, bool]] = [(parts, False)]
-    while left:
-        row, ready = left.pop()
-        if ready:
-            done[row] = None
-        elif row not in done:
-            left.append((row, True))
-            if not (all(one is row[0] for one in row) or _is_leaf(row)):
-                left.extend((below, False) for below in _below(row))
-    return tuple(reversed(done))
-
-
-def _rebuilt(first: Node, args: Row, head: Axis) -> Node:
-    if first.op != "kernel":
-        return ir.rebuild(first, args)
-    return ir.node("kernel", args, (*first.axes, head), first.kind, **first.attrs)
-
-
-def _leaf(row: Row, head: Axis) -> Node:
-    """What the parts read of one value, as that value along the axis of heads."""
-    entries, slices = _entries(row), _slices(row)
-    if entries is not None:
-        axis, base = entries
-        return ir.rename(base, {axis: head})
-    if slices is not None:
-        axis, into, base = slices
-        return ir.split(base, axis, (head, into))
-    return ir.concat(row, [None] * len(row), head)
-
-
-def _entries(row: Row) -> tuple[Axis, Node] | None:
-    """x[h = 0], x[h = 1], … of all entries of x along h: (h, x)."""
-    first = row[0]
-    if any(one.op != "pick" or one.args[0] is not first.args[0] or one["keys"] != first["keys"] for one in row):
-        return None
-    varying = [n for n in range(1, len(first.args)) if any(one.args[n] is not first.args[n] for one in row)]
-    if len(varying) != 1:
-        return None
-    axis = first["keys"][varying[0] - 1]
-    if axis.size != len(row) or any(number(one.args[varying[0]]) != place for place, one in enumerate(row)):
-        return None
-    rest = {key: arg for key, arg in zip(first["keys"], first.args[1:], strict=True) if key != axis}
-    return axis, ir.pick(first.args[0], rest) if rest else first.args[0]
 
 
 def _slices(row: Row) -> tuple[Axis, Axis, Node] | None:
