@@ -145,8 +145,8 @@ class RowWriter(Writer):
         raise Unsupported(f"{name} along a length")
 
     def _has_queries(self, at: Mapping[str, Node]) -> bool:
-        """Whether each token asks; pooling has one query for all, and scores that are no product have none."""
-        return "query" in at and any(axis.ragged and axis != self.batch for axis in at["query"].axes)
+        """Whether each example asks; pooling has one query for all, and scores that are no product have none."""
+        return "query" in at and self.batch in at["query"].axes
 
     def attend(self, one: Node, call: attention.Call) -> Value:
         """The lines that call the run-time kernel."""

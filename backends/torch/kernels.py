@@ -163,8 +163,9 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     depth = own[0] if own else width
     rows = [a for a in query.dims if a.ragged and a != writer.batch] or [Axis("row", 1)]  # one query, of no axis
     heads = tuple(a for a in query.dims if a not in (writer.batch, width, *rows))
-    if len(rows) != 1 or writer.batch is None or (len(own) > 1) or (width in value.dims and own):
-        return writer.value(kernel_table.expanded(one))  # as in pooling, which has no row of queries
+    if len(rows) != 1 or writer.batch not in query.dims or (len(own) > 1) or (width in value.dims and own):
+        return writer.value(kernel_table.expanded(one))  # as in pooling by one query for all examples
+    assert writer.batch is not None
     lead = (writer.batch, *heads)
     q = aligned(query, "", (*lead, rows[0], width))
     one_row = rows[0] not in query.dims

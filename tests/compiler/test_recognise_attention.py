@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.backends.torch import test_module as torch_module
 from tests.compiler import zoo
 from tests.compiler.test_recognise import names, reasons, result
 from transformula.compiler import kernels
@@ -156,6 +157,29 @@ def test_attention_pooling(formula: str) -> None:
     at = kernels.parts(attention_node(text))
     assert at["query"]["name"] == "w"
     assert "def rows" in zoo.whole(text).source
+
+
+LEARNED = """spec t
+from functions import softmax
+config
+    d = 12
+    vocab = 20
+    slot = 3
+model M(tokens[seq] as input_ids) → y[slot, d] = softmax[seq](S @[d] u) @[seq] u
+    where u = E[vocab = tokens]
+    weights S : [slot, d]
+            E : [vocab, d]
+"""
+
+
+@pytest.mark.parametrize("text", [POOLED.format("α @[seq] u"), LEARNED], ids=["pooling", "learned queries"])
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_queries_that_are_the_same_for_all_examples(text: str, layout: str) -> None:
+    """They are weights: a fused call has no batch of them, so it is written step by step."""
+    made = torch_module.program(text, layout)
+    found = torch_module.results(torch_module.model(text, layout=layout), zoo.inputs("pools"))
+    right = zoo.reference_results(made.compiled.formula, zoo.inputs("pools"))
+    assert zoo.difference(found, right) < 1e-12
 
 
 def test_weights_times_themselves() -> None:
