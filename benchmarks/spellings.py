@@ -107,6 +107,8 @@ def main() -> None:
     chosen = options.parse_args()
     logging.disable(logging.WARNING)
     systems = installed(chosen.only or list(SYSTEMS))
+    if not systems:
+        return
     print(", ".join(f"{system} {version(system)}" for system in systems))
     for suite in chosen.suite or SUITES:
         rows = {name: judged(systems, suite, name) for name in SUITES[suite]}
