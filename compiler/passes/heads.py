@@ -83,13 +83,25 @@ def _added(one: Node) -> tuple[Row, Row]:
 
 def _has_attention(one: Node) -> bool:
     """Whether a value is attention, or a product of attention and weights."""
-    while one.op in ("rename", "split", "merge") or (one.op == "contract" and is_parameter(one.args[1])):
-        one = one.args[0]
-    return one.op == "kernel" and one["name"] == "attention"
+    last = _chain(one)[-1]
+    return last.op == "kernel" and last["name"] == "attention"
+
+
+def _chain(one: Node) -> list[Node]:
+    """A value, what it is the product of with weights, and so on."""
+    found = [one]
+    while True:
+        here = found[-1]
+        if here.op in ("rename", "split", "merge"):
+            found.append(here.args[0])
+        elif here.op == "contract" and any(map(is_parameter, here.args)):
+            found.append(here.args[is_parameter(here.args[0])])
+        else:
+            return found
 
 
 def _lifted(one: Node, parts: Row, context: Context, stacked: frozenset[Axis]) -> Node:
-    if any(context.readers(part) > 1 for part in parts):
+    if any(context.readers(node) > 1 for part in parts for node in _chain(part)):
         raise Different("a head is read elsewhere, too")
     head, made = _Lift(parts, stacked).made()
     if one.op == "concat":

@@ -139,6 +139,17 @@ def test_heads_that_are_read_elsewhere_stay_apart() -> None:
     assert found(one)["attention"] == 4
 
 
+def test_a_head_that_is_projected_and_shown_stays_apart() -> None:
+    """The head itself is a result, so it would be computed once more."""
+    text = heads(*[ONE_BY_ONE] * 4).text
+    text = text.replace("→ [seq, d] = heads @ W_O", "→ [seq, d] = heads @ W_O, first[seq, dk] = o_0")
+    text = text.replace("→ y[seq, d] = attn(E[vocab = tokens], tokens ≠ 3)", "→ y[seq, d] = a, h[seq, dk] = a.first")
+    text = text.replace("    uses attn", "    where a = attn(E[vocab = tokens], tokens ≠ 3)\n    uses attn")
+    made = zoo.whole(text)
+    kinds = Counter(one["name"] for one in made.graph.nodes() if one.op == "kernel")
+    assert kinds == {"attention": 4}
+
+
 def test_heads_in_another_order_are_joined_in_that_order() -> None:
     """The order is the concatenation's, whatever the heads are called."""
     one = heads(*[ONE_BY_ONE] * 4, after="[o_2; o_0; o_3; o_1][dk → wide]")
