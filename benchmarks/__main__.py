@@ -10,9 +10,9 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Runs mixed lengths, sorted and not, a full batch, one sentence, passes and masks; the first failure's status."""
-    encode = (["encode"], ["encode", "--unsorted"], ["encode", "--full"], ["encode", "--one"])
-    for arguments in (*encode, ["passes"], ["masks"]):
+    """Mixed lengths, sorted or not, full, one sentence, passes, masks, spellings; the first failure's status."""
+    runs = [["encode", *more] for more in ([], ["--unsorted"], ["--full"], ["--one"])]
+    for arguments in (*runs, ["passes"], ["masks"], ["spellings"]):
         status = subprocess.call([sys.executable, str(HERE / f"{arguments[0]}.py"), *arguments[1:]])
         if status:
             return status

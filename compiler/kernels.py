@@ -5,13 +5,19 @@ have a fast form; one that has none expands the kernel back into the core.
 
     softmax        x, see?                     axis, full    e^x / Σ e^x over the visible entries, 0 elsewhere
     log_softmax    x                           axis          x - log Σ e^x
+    logsumexp      x, see?, less?              axis          log Σ e^x over the visible entries, minus `less`
+    cross_entropy  x, label                    axis          -log softmax(x) at the label; smoothing: the share of the
+                                                        label that is spread evenly; outside: what a label that is no
+                                                        place of the axis gives (None: nothing, it is undefined)
     layer_norm     x, gain?, shift?, bias?, residual?   axis, eps
     rms_norm       x, gain?, bias?, residual?           axis, eps
-    gelu, gelu_tanh, silu, sigmoid, relu   x, bias?
+    l2_normalize   x                           axis, least   x / ‖x‖, the length taken as `least` if it is smaller
+    gelu, gelu_tanh, quick_gelu, silu, sigmoid, relu, leaky_relu   x, bias?   (leaky_relu: slope)
     attention      query, key, value, see?, first?, stop?, bias?, drop?, at?   axis (the keys), width (dk), scale, full;
                                                         with a rate to drop weights by: site, steps, drawn (the axes of
                                                         the draw, in order); for some rows of the draw: their numbers
                                                         `at`, the axis picked
+    attention      scores, value, see?, drop?              the same with scores as they are; no width, scale 1
     running_sum    x                           axis, loop    at each entry the sum up to it, hidden ones included
 
 `first` and `stop` are whole numbers of each row: it sees the keys first ≤ j < stop of which `see` holds (any of these
@@ -92,6 +98,33 @@ def _log_softmax(at: Parts, one: Node) -> Node:
     return ir.apply("-", moved, ir.apply("log", ir.reduce("sum", ir.apply("exp", moved), (axis,))))
 
 
+def _logsumexp(at: Parts, one: Node) -> Node:
+    x, see, over = at["x"], at.get("see"), (one["axis"],)
+    top = ir.reduce("max", x, over, see)
+    top = ir.where(ir.apply(">", top, number(-math.inf)), top, number(0))
+    moved = ir.apply("log", ir.reduce("sum", ir.apply("exp", ir.apply("-", x, top)), over, see))
+    return ir.apply("+", moved, ir.apply("-", top, at["less"]) if "less" in at else top)  # little is left of little
+
+
+def _cross_entropy(at: Parts, one: Node) -> Node:
+    x, label, axis, spread = at["x"], at["label"], one["axis"], one["smoothing"]
+    own = ir.pick(x, {axis: label})
+    if spread:
+        own = ir.apply("*", number(1 - spread), own)
+        own = ir.apply("+", own, ir.apply("*", number(spread), ir.reduce("mean", x, (axis,))))
+    kept = ir.union((ir.reduce("max", x, (axis,)), own))
+    loss = make("logsumexp", {"x": x, "less": own}, kept, axis=axis)
+    if one["outside"] is None:
+        return loss
+    known = ir.apply("and", ir.apply("<=", number(0), label), ir.apply("<", label, ir.size(axis)))
+    return ir.where(known, loss, number(one["outside"]))
+
+
+def _l2_normalize(at: Parts, one: Node) -> Node:
+    length = ir.reduce("norm", at["x"], (one["axis"],))
+    return ir.apply("/", at["x"], ir.apply("max", length, number(one["least"])) if one["least"] else length)
+
+
 def _added(at: Parts) -> Node:
     x = at["x"]
     for role in ("bias", "residual"):
@@ -129,6 +162,12 @@ def _gelu_tanh(at: Parts, one: Node) -> Node:
     return ir.apply("*", ir.apply("*", number(Fraction(1, 2)), x), ir.apply("+", number(1), inner))
 
 
+def _quick_gelu(at: Parts, one: Node) -> Node:
+    x = _added(at)
+    inner = ir.apply("exp", ir.apply("*", number(Fraction("-1.702")), x))
+    return ir.apply("/", x, ir.apply("+", number(1), inner))
+
+
 def _sigmoid(at: Parts, one: Node) -> Node:
     x = _added(at)
     return ir.apply("/", number(1), ir.apply("+", number(1), ir.apply("exp", ir.apply("neg", x))))
@@ -142,11 +181,13 @@ def _relu(at: Parts, one: Node) -> Node:
     return ir.apply("max", _added(at), number(0))
 
 
+def _leaky_relu(at: Parts, one: Node) -> Node:
+    x = _added(at)
+    return ir.where(ir.apply("<", number(0), x), x, ir.apply("*", number(one["slope"]), x))
+
+
 def _attention(at: Parts, one: Node) -> Node:
-    scores = ir.contract(at["query"], at["key"], (one["width"],))
-    scores = ir.apply("*", number(one["scale"]), scores)
-    if "bias" in at:
-        scores = ir.apply("+", scores, at["bias"])
+    scores = at["scores"] if "scores" in at else _scores(at, one)
     see = relation(at, one["axis"])
     weights = make("softmax", {"x": scores, "see": see}, _wide(scores, see), axis=one["axis"])
     if "drop" in at:
@@ -175,6 +216,11 @@ def unbounded(one: Node) -> Node:
     return make("attention", {**roles, "see": relation(at, one["axis"])}, one.axes, **kept)
 
 
+def _scores(at: Parts, one: Node) -> Node:
+    product = ir.apply("*", number(one["scale"]), ir.contract(at["query"], at["key"], (one["width"],)))
+    return ir.apply("+", product, at["bias"]) if "bias" in at else product
+
+
 def _running_sum(at: Parts, one: Node) -> Node:
     x, axis, loop = at["x"], one["axis"], one["loop"]
     first = ir.widen_to(ir.const(0), [a for a in x.axes if a != axis])
@@ -192,13 +238,18 @@ KERNELS: dict[str, Kernel] = {
     for row in (
         Kernel("softmax", _softmax),
         Kernel("log_softmax", _log_softmax),
+        Kernel("logsumexp", _logsumexp),
+        Kernel("cross_entropy", _cross_entropy),
         Kernel("layer_norm", _layer_norm),
         Kernel("rms_norm", _rms_norm),
+        Kernel("l2_normalize", _l2_normalize),
         Kernel("gelu", _gelu),
         Kernel("gelu_tanh", _gelu_tanh),
+        Kernel("quick_gelu", _quick_gelu),
         Kernel("sigmoid", _sigmoid),
         Kernel("silu", _silu),
         Kernel("relu", _relu),
+        Kernel("leaky_relu", _leaky_relu),
         Kernel("attention", _attention),
         Kernel("running_sum", _running_sum),
     )
@@ -208,5 +259,8 @@ KERNELS: dict[str, Kernel] = {
 SITE = ("site", "steps")
 """Attributes of a draw that tell it from every other one."""
 
-POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu")
+POINTWISE = ("gelu", "gelu_tanh", "quick_gelu", "silu", "sigmoid", "relu", "leaky_relu")
 """The kernels that are scalar functions."""
+
+SETTINGS = ("eps", "least", "slope")
+"""Numbers that are attributes of kernels, in the order in which the functions of a backend take them."""

@@ -15,7 +15,7 @@ from .ir import Graph, Node, walk
 from .kernels import POINTWISE
 from .sizes import USUAL, Sizes
 
-OVERWRITING = (*POINTWISE, "layer_norm", "rms_norm")
+OVERWRITING = (*POINTWISE, "layer_norm", "rms_norm", "l2_normalize")
 
 
 def peak_bytes(graph: Graph, sizes: Sizes = USUAL) -> int:

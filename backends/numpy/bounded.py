@@ -78,6 +78,8 @@ class Sides:
 
 def sides(one: Node, at: Mapping[str, Node], batch: Axis | None) -> Sides | None:
     """The axes of a bounded attention that `attention_within` can take; None where it must be written out."""
+    if "query" not in at:
+        return None
     axis, width = one["axis"], one["width"]
     groups = tuple(a for a in at["key"].axes if a not in (axis, width, batch))
     mine = tuple(a for a in at["query"].axes if a not in (*groups, width, batch))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Node
+from .overwriting import WEIGHTS, settings
 from .values import Value
 
 if TYPE_CHECKING:
     from .writer import Writer
 
-NORMS = ("layer_norm", "rms_norm")
+NORMS = ("layer_norm", "rms_norm", "l2_normalize")
 
 
 def has_copy_form(one: Node) -> bool:
@@ -31,9 +32,8 @@ def write(writer: Writer, one: Node, at: Mapping[str, Node]) -> Value:
         sizes = ", ".join(writer.lead_sizes(lead) + [writer.size(axis) for axis in dims])
         text = f"np.broadcast_to({text}, ({sizes},))"
     arguments = [f"np.array({text}, {writer.dtype})"]
-    if axes:
-        roles = ("gain", "shift") if one["name"] == "layer_norm" else ("gain",)
-        arguments += [writer.fit(writer.value(at[role]), "", axes) if role in at else "None" for role in roles]
-        arguments.append(repr(float(one["eps"])))
+    for role in WEIGHTS.get(one["name"], ()):
+        arguments.append(writer.fit(writer.value(at[role]), "", axes) if role in at else "None")
+    arguments += settings(one)
     writer.need(one["name"])
     return Value(f"{one['name']}({', '.join(arguments)})", lead, dims, owned=True)

@@ -105,7 +105,8 @@ class Library:
         )
 
 
-NUMPY = Library("transformula.backends.numpy", ("kernels", "spans", "dense", "border", "results", "files", "weights"))
+FILES = ("kernels", "rowwise", "spans", "dense", "border", "results", "files", "weights")
+NUMPY = Library("transformula.backends.numpy", FILES)
 """The files of this folder that hold run-time functions, in the order in which they are copied."""
 
 names, copied = NUMPY.names, NUMPY.copied

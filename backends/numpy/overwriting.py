@@ -6,10 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...compiler.ir import Axis, Node
+from ...compiler.kernels import SETTINGS
 from .values import VIEWS, Unsupported, Value, transposed
 
 if TYPE_CHECKING:
     from .packed import PackedWriter
+
+
+WEIGHTS = {"layer_norm": ("gain", "shift"), "rms_norm": ("gain",)}
+"""The weights that a kernel takes after its rows."""
+
+
+def settings(one: Node) -> list[str]:
+    """The numbers that a kernel takes after its weights."""
+    return [repr(float(one[name])) for name in SETTINGS if one.get(name) is not None]
 
 
 def in_place(writer: PackedWriter, one: Node, at: Mapping[str, Node], axes: tuple[Axis, ...]) -> Value:
@@ -30,12 +40,8 @@ def in_place(writer: PackedWriter, one: Node, at: Mapping[str, Node], axes: tupl
         x = copied(writer, value)  # the kernel adds the residual after the bias
     else:
         x = writable(writer, one, at["x"], value)
-    arguments = [x.text]
-    if axes:
-        arguments += [parameter(writer, at.get("gain"), axes)]
-        if one["name"] == "layer_norm":
-            arguments += [parameter(writer, at.get("shift"), axes)]
-        arguments += [repr(float(one["eps"]))]
+    arguments = [x.text, *(parameter(writer, at.get(role), axes) for role in WEIGHTS.get(one["name"], ()))]
+    arguments += settings(one)
     if bias is not None:
         arguments.append(f"bias={parameter(writer, bias, last)}")
     if rest is not None:

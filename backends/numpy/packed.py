@@ -9,7 +9,7 @@ from ...compiler.ir import Axis, Graph, Node
 from ...compiler.passes.fold_scales import is_product
 from ...compiler.passes.parameters import is_parameter
 from ..limits import checked_picks
-from . import lengths, overwriting, products, states
+from . import copies, lengths, overwriting, products, states
 from .buffers import Buffers, last_reads
 from .mangling import Names
 from .parameters import Parameters
@@ -162,6 +162,6 @@ class PackedWriter(RowWriter):
         name, at = one["name"], kernel_table.parts(one)
         if name in kernel_table.POINTWISE:
             return overwriting.in_place(self, one, at, ())
-        if name in ("layer_norm", "rms_norm") and not one["axis"].ragged:
+        if name in copies.NORMS and not one["axis"].ragged:
             return overwriting.in_place(self, one, at, (one["axis"],))
         return super()._kernel(one)

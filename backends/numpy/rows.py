@@ -6,7 +6,7 @@ the same for all). What needs two lengths of one example at once is attention's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...compiler import kernels as kernel_table
@@ -132,6 +132,8 @@ class RowWriter(Writer):
 
     def _kernel(self, one: Node) -> Value:
         name, at = one["name"], kernel_table.parts(one)
+        if name == "attention" and not self._has_queries(at):
+            return self.value(kernel_table.expanded(one))
         if name == "attention":
             return self.attend(one, attention.read(self, one, at))
         if name in kernel_table.POINTWISE or not one["axis"].ragged:
@@ -141,6 +143,10 @@ class RowWriter(Writer):
         if name == "softmax":
             return lengths.softmax_of_length(self, at)
         raise Unsupported(f"{name} along a length")
+
+    def _has_queries(self, at: Mapping[str, Node]) -> bool:
+        """Whether each example asks; pooling has one query for all, and scores that are no product have none."""
+        return "query" in at and self.batch in at["query"].axes
 
     def attend(self, one: Node, call: attention.Call) -> Value:
         """The lines that call the run-time kernel."""

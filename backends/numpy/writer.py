@@ -354,7 +354,7 @@ class Writer:
         name = one["name"]
         if name == "running_sum":
             return loops.running_sum(self, one, self.value(at["x"]))
-        if name not in ("softmax", "log_softmax"):
+        if name not in ("softmax", "log_softmax", "logsumexp"):
             return self.value(kernel_table.expanded(one))
         return softmax.write(self, one, at)
 

@@ -95,6 +95,26 @@ def length_log_softmax(x: Tensor, visible: Tensor) -> Tensor:
     return x - x.masked_fill(~visible, float("-inf")).logsumexp(dim=-1, keepdim=True)
 
 
+def log_sum_exp(x: Tensor, see: Tensor | None = None, less: Tensor | float = 0.0) -> Tensor:
+    """log(sum[j if see](exp(x))) - less over the last axis; -∞, with no gradient, where nothing is seen.
+
+    The largest entry is taken away first from both, so a small difference keeps its digits.
+    """
+    some = None
+    if see is not None:
+        some = see.any(dim=-1, keepdim=True)
+        x = x.masked_fill(~see & some, float("-inf"))
+    top = x.amax(dim=-1, keepdim=True).detach()
+    top = top.masked_fill(top == float("-inf"), 0.0)
+    total = (x - top).logsumexp(dim=-1) + (top[..., 0] - less)
+    return total if some is None else total.masked_fill(~some[..., 0].expand(total.shape), float("-inf"))
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """x / (1 + exp(-1.702 x))"""
+    return x * torch.sigmoid(1.702 * x)
+
+
 def reduce_where(kind: str, x: Tensor, see: Tensor | bool, dims: tuple[int, ...]) -> Tensor:
     """The reduction over the entries that `see` lets through; over nothing: 0, prod 1, max -∞, min ∞."""
     see = torch.as_tensor(see, device=x.device)

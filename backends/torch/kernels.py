@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Length, Node
-from ..numpy.values import Unsupported, Value, aligned, transposed
+from ..numpy.values import Value, aligned, transposed
 from . import bounded
 
 if TYPE_CHECKING:
@@ -29,6 +29,17 @@ def gelu(writer: TorchWriter, one: Node, at: Parts) -> Value:
 def gelu_tanh(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """The tanh approximation of x Φ(x)."""
     return _pointwise(writer, at, 'F.gelu({}, approximate="tanh")')
+
+
+def quick_gelu(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """x σ(1.702 x)"""
+    writer.need("quick_gelu")
+    return _pointwise(writer, at, "quick_gelu({})")
+
+
+def leaky_relu(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """x where x > 0, slope * x elsewhere."""
+    return _pointwise(writer, at, f"F.leaky_relu({{}}, {float(one['slope'])!r})")
 
 
 def silu(writer: TorchWriter, one: Node, at: Parts) -> Value:
@@ -67,6 +78,14 @@ def rms_norm(writer: TorchWriter, one: Node, at: Parts) -> Value:
     return Value(f"F.rms_norm({value.text}, ({size},), {gain}, {float(one['eps'])!r})", value.lead, value.dims)
 
 
+def l2_normalize(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """x / max(‖x‖, least) over the last axis."""
+    if one["axis"].ragged:
+        return writer.value(kernel_table.expanded(one))
+    value = _last(writer.value(at["x"]), one["axis"])
+    return Value(f"F.normalize({value.text}, dim=-1, eps={float(one['least'])!r})", value.lead, value.dims)
+
+
 def _conditions(writer: TorchWriter, at: Parts, axis: Axis, dims: tuple[Axis, ...]) -> list[str]:
     found = writer.visible([axis], "", dims)
     if "see" in at:
@@ -103,6 +122,24 @@ def log_softmax(writer: TorchWriter, one: Node, at: Parts) -> Value:
     return Value(f"{value.wrapped}.log_softmax(dim=-1)", value.lead, value.dims)
 
 
+def logsumexp(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """log Σ e^x over the last axis, of the entries that may be seen, minus what is given."""
+    value, (lead, made) = writer.value(at["x"]), writer.shape(one)
+    dims = (*(a for a in dict.fromkeys((*value.dims, *made)) if a != one["axis"]), one["axis"])
+    x = writer.fit(value, lead, dims)
+    see = writer.visible([one["axis"]], lead, dims)
+    see += [writer.fit(writer.value(at["see"]), lead, dims)] if "see" in at else []
+    less = [f"less={writer.fit(writer.value(at['less']), lead, dims[:-1])}"] if "less" in at else []
+    condition = [" & ".join(f"({one})" for one in see)] if see else []
+    if see:
+        sizes = ", ".join([*writer.lead_sizes(lead), *(writer.size(axis) for axis in dims)])
+        x = f"({x}).expand({sizes})"
+    elif not less:
+        return Value(f"({x}).logsumexp(dim=-1)", lead, dims[:-1])
+    writer.need("log_sum_exp")
+    return Value(f"log_sum_exp({', '.join([x, *condition, *less])})", lead, dims[:-1])
+
+
 def running_sum(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """The sum up to each entry, hidden entries of an example included."""
     axis = one["axis"]
@@ -118,7 +155,7 @@ def running_sum(writer: TorchWriter, one: Node, at: Parts) -> Value:
 def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """scaled_dot_product_attention over [batch, heads, queries, width]."""
     rate = writer.value(at["drop"]) if "drop" in at else None
-    if rate is not None and not rate.number:  # it takes one rate for all entries
+    if "scores" in at or (rate is not None and not rate.number):  # it takes one rate for all entries
         return writer.value(kernel_table.expanded(one))
     query, key, value = (writer.real(writer.value(at[role])) for role in ("query", "key", "value"))
     axis, width = one["axis"], one["width"]
@@ -126,8 +163,9 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     depth = own[0] if own else width
     rows = [a for a in query.dims if a.ragged and a != writer.batch] or [Axis("row", 1)]  # one query, of no axis
     heads = tuple(a for a in query.dims if a not in (writer.batch, width, *rows))
-    if len(rows) != 1 or writer.batch is None or (len(own) > 1) or (width in value.dims and own):
-        raise Unsupported("attention of this shape")
+    if len(rows) != 1 or writer.batch not in query.dims or (len(own) > 1) or (width in value.dims and own):
+        return writer.value(kernel_table.expanded(one))  # as in pooling by one query for all examples
+    assert writer.batch is not None
     lead = (writer.batch, *heads)
     q = aligned(query, "", (*lead, rows[0], width))
     one_row = rows[0] not in query.dims

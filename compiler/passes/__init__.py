@@ -34,7 +34,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "recognise",
-        "softmax, log-softmax, LayerNorm, RMSNorm, GELUs, SiLU and attention by their meaning",
+        "softmax and its kin, norms, activations, cross-entropy and attention by their meaning",
         "before anything that moves parts of them about",
         recognise.run,
         bound=probe.TOLERANCE,

@@ -205,7 +205,7 @@ def _seen_apart(one: Node, rows: Rows) -> bool:
     """Whether mask or bias differ from row to row and the rows are given by an input: no function of places then."""
     given = {axis for axis, place in rows if any(leaf.op == "input" for leaf in ir.walk([place]))}
     at = kernels.parts(one)
-    return any(given & set(at[role].axes) for role in ("see", "first", "stop", "bias") if role in at)
+    return any(given & set(at[role].axes) for role in ("scores", "see", "first", "stop", "bias") if role in at)
 
 
 def _mixed(one: Node) -> set[Axis]:

@@ -30,7 +30,7 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
     for one in graph.nodes():
         if one.op != "kernel" or one["name"] not in ("attention", "softmax") or "see" not in one["roles"]:
             continue
-        if one.get("full") is not None:  # it has been here before
+        if one.get("full") is not None or "scores" in one["roles"]:  # been here before, or no block of queries and keys
             continue
         span = graph.origins.get(one, Origin()).span
         made = (_attention if one["name"] == "attention" else _softmax)(one, ledger, span)

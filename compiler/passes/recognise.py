@@ -1,51 +1,41 @@
-"""recognise: softmax, log-softmax, LayerNorm, RMSNorm, GELU (both), SiLU, sigmoid, ReLU and attention, by meaning.
+"""recognise: softmax and its kin, norms, activations, cross-entropy and attention, by meaning.
 
 No spelling is matched. A node is taken as a function of the one value through which all its inputs pass (and of
 weights, and of one relation); the function is evaluated in float64 at random points and compared with each known
 meaning. So every way to write a LayerNorm is one LayerNorm, and what differs by 1e-9 is none. The probe draws values
 of several sizes, so that ε and the two GELUs are told apart.
 
-Precondition: nothing inside but scalar functions and reductions over one axis, and no gradient that a `stop` cuts.
-Attention then is a contraction of a softmax, with scores linear in one product of query and key.
+Precondition: nothing inside but scalar functions, reductions over one axis, renames and picks by labels, and no
+gradient that a `stop` cuts. Attention then is a contraction of a softmax (attention.py), its heads along an axis
+(heads.py), its keys read once for a group of heads (grouped.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from .. import ir
-from ..ir import Axis, Graph, Node
+from ..ir import Graph, Node
 from ..ledger import Ledger
 from ..rules.rule import Context
-from . import attention, probe, running, selected
+from . import attention, grouped, heads, probe, running, selected
 from .parameters import is_parameter
+from .proposals import Found
+from .regions import Region, is_labelled, regions
 from .substitute import substitute
-
-MOST = 40
-"""Nodes that a meaning may be made of."""
 
 TELLING = ("exp", "erf", "tanh", "max", "min", "sqrt", "^", "log", "/", "where")
 """Functions whose presence makes a node worth a probe."""
 
-
-@dataclass(frozen=True)
-class Region:
-    """A node as a function of x (and a relation, and weights)."""
-
-    root: Node
-    x: Node
-    see: Node | None
-    weights: tuple[Node, ...]
-    inside: tuple[Node, ...]
 
 
 def run(graph: Graph, ledger: Ledger) -> Graph:
     """The graph with recognised meanings as kernel nodes."""
     graph = selected.run(running.run(graph, ledger), ledger)
     graph = _functions(graph, ledger)
-    return attention.run(graph, ledger)
+    return grouped.run(heads.run(attention.run(graph, ledger), ledger), ledger)
 
 
 def _functions(graph: Graph, ledger: Ledger) -> Graph:
@@ -77,7 +67,9 @@ def _search(graph: Graph) -> Iterator[tuple[Node, tuple[Region, str, Node]]]:
     static = frozenset(one for one in nodes if is_parameter(one))
     covered: set[Node] = set()
     for root in reversed(nodes):
-        if root in covered or root in static or root.op != "map" or root.kind == "bool" or root.kind == "int":
+        if root in covered or root in static or root.kind == "bool" or root.kind == "int":
+            continue
+        if root.op != "map" and not (root.op == "reduce" and len(root.args) > 1) and not is_labelled(root, static):
             continue
         found = _best(root, order, static)
         if found is not None:
@@ -98,16 +90,16 @@ def _swallowed(region: Region, context: Context) -> set[Node]:
 def _best(root: Node, order: Mapping[Node, int], static: frozenset[Node]) -> tuple[Region, str, Node] | None:
     """The largest part that has a meaning: (x - μ) / σ is the LayerNorm of x rather than the RMSNorm of x - μ."""
     best = None
-    for region in _regions(root, order, static):
+    for region in regions(root, order, static):
         if not _worth(region):
             continue
-        found = probe.meaning(region.root, region.x, region.see, region.weights)
+        found = probe.meaning(region)
         if found is not None and _takes_no_stop(region, found, order):
             best = region, found.kernel, found.node
     return best
 
 
-def _takes_no_stop(region: Region, found: probe.Found, order: Mapping[Node, int]) -> bool:
+def _takes_no_stop(region: Region, found: Found, order: Mapping[Node, int]) -> bool:
     """Whether the meaning has the part's gradient too: what `stop` holds fixed may be any value, so none is cut.
 
     exp(x - stop(max)) / Σ is a softmax whatever stands for the maximum; the softmax of stop(x) is none of x.
@@ -120,43 +112,11 @@ def _takes_no_stop(region: Region, found: probe.Found, order: Mapping[Node, int]
         moved[one] = made
     if moved[region.root] is region.root:
         return True
-    again = probe.meaning(moved[region.root], region.x, region.see, region.weights)
+    inside = tuple(moved[one] for one in region.inside)
+    again = probe.meaning(replace(region, root=moved[region.root], inside=inside))
     return again is not None and again.node is found.node
 
 
 def _worth(region: Region) -> bool:
     names = {one["fn"] for one in region.inside if one.op == "map"}
     return bool(names.intersection(TELLING)) and region.x.kind in ("real", "unknown")
-
-
-def _regions(root: Node, order: Mapping[Node, int], static: frozenset[Node]) -> Iterator[Region]:
-    """The ways to see the node as a function of one value: its frontier is opened, latest node first."""
-    frontier: set[Node] = set()
-    inside: list[Node] = [root]
-    axes: set[Axis] = set()
-    frontier.update(root.args)
-    while len(inside) < MOST:
-        data = [one for one in frontier if one.op != "const" and one not in static]
-        values = [one for one in data if one.kind != "bool"]
-        relations = [one for one in data if one.kind == "bool"]
-        if len(values) == 1 and len(relations) <= 1:
-            weights = tuple(
-                sorted((one for one in frontier if one in static and one.op != "const"), key=order.__getitem__)
-            )
-            yield Region(root, values[0], relations[0] if relations else None, weights, tuple(inside))
-        opened = max((one for one in values if _opens(one, axes)), key=order.__getitem__, default=None)
-        if opened is None:  # a condition on x itself, as in x if x > 0 else 0
-            opened = max((one for one in relations if one.op == "map"), key=order.__getitem__, default=None)
-        if opened is None:
-            return
-        frontier.remove(opened)
-        inside.append(opened)
-        if opened.op == "reduce":
-            axes.update(opened["over"])
-        frontier.update(opened.args)
-
-
-def _opens(one: Node, axes: set[Axis]) -> bool:
-    if one.op == "map":
-        return True
-    return one.op == "reduce" and len(one["over"]) == 1 and (not axes or one["over"][0] in axes)

@@ -123,6 +123,7 @@ LAYER_NORM = [
     (f"γ ⊙ (x - μ) * (1 / √({SQUARES} + ε)) + β", MEAN),
     ("γ ⊙ c / σ + β", f"c = x - {MEAN[4:]}; σ = √(mean[d](c²) + ε)"),
     ("√d * (x - μ) / ‖x - μ‖[d]", MEAN),
+    ("γ ⊙ (x - μ) / σ + β", "μ = 1 / d * sum[d](x); σ = √(1 / d * sum[d]((x - μ)²))"),
     # Equal in exact arithmetic; near cancellation the stable form is the better value, so it is taken on purpose.
     ("(x - μ) / √(mean[d](x²) - μ² + ε)", MEAN),
 ]
@@ -133,6 +134,7 @@ RMS_NORM = [
     ("γ ⊙ (x / √(mean[d](x ⊙ x) + ε))", ""),
     ("γ ⊙ x / √(mean[d](x²))", ""),
     ("x / ‖x‖[d] * √d", ""),
+    ("x / RMS ⊙ γ", "RMS = √(1 / d * sum[d](x²))"),
 ]
 GELU = [
     ("x * (1 + erf(x / √2)) / 2", ""),
@@ -140,6 +142,7 @@ GELU = [
     ("x / 2 * (1 + erf(x / √2))", ""),
     ("x * 0.5 * (1 + erf(x * √0.5))", ""),
     ("x ⊙ Φ", "Φ = (1 + erf(x / √2)) / 2"),
+    ("x * (1 / 2 * (1 + erf(x / √2)))", ""),
     ("x * (1 - (1 + erf(-x / √2)) / 2)", ""),
     ("0.5 * (x + x * erf(x / √2))", ""),
     ("x * (0.5 + 0.5 * erf(x * 2^(-1/2)))", ""),
@@ -173,7 +176,29 @@ RELU = [
     ("(x + |x|) / 2", ""),
     ("-min(-x, 0)", ""),
 ]
+QUICK_GELU = [
+    ("x * sigmoid(1.702 * x)", ""),
+    ("x / (1 + exp(-1.702 * x))", ""),
+    ("x * (1 + tanh(0.851 * x)) / 2", ""),
+]
+LEAKY_RELU = [
+    ("max(x, 0.01 * x)", ""),
+    ("x if x > 0 else 0.01 * x", ""),
+    ("max(x, 0) + 0.01 * min(x, 0)", ""),
+    ("0.01 * x + 0.99 * max(x, 0)", ""),
+    ("x if x ≥ 0 else x / 100", ""),
+]
+UNIT = [
+    ("x / ‖x‖[d]", ""),
+    ("x / √(sum[d](x²))", ""),
+    ("x * sum[d](x ⊙ x)^(-1/2)", ""),
+    ("x / max(‖x‖[d], ε)", ""),
+    ("x / max(√(sum[d](x²)), ε)", ""),
+]
 SUITES = {
+    "quick_gelu": QUICK_GELU,
+    "leaky_relu": LEAKY_RELU,
+    "l2_normalize": UNIT,
     "softmax": SOFTMAX,
     "log_softmax": LOG_SOFTMAX,
     "layer_norm": LAYER_NORM,
@@ -203,7 +228,7 @@ def test_equal_meanings_are_one_node(name: str) -> None:
     found: dict[tuple[object, ...], set[Node]] = {}
     for formula, where in SUITES[name]:
         root = result(point(formula, where))
-        key = (root["roles"], root.get("eps"))
+        key = (root["roles"], root.get("eps"), root.get("least"))
         found.setdefault(key, set()).add(root)
     assert {len(same) for same in found.values()} == {1}
 
@@ -229,12 +254,13 @@ OTHERS = {
     "tanh-GELU with another number": ("0.5 * x * (1 + tanh(√(2 / π) * (x + 0.044714 * x³)))", ""),
     "tanh-GELU with a rounded root": ("0.5 * x * (1 + tanh(0.79788456 * (x + 0.044715 * x³)))", ""),
     "GELU with a rounded root": ("x * (1 + erf(x / 1.4142)) / 2", ""),
-    "quick GELU": ("x / (1 + exp(-1.702 * x))", ""),
-    "leaky ReLU": ("max(x, 0.01 * x)", ""),
+    "quick GELU with a rounded number": ("x / (1 + exp(-1.7 * x))", ""),
+    "leaky ReLU that is bent twice": ("max(max(x, 0.01 * x), -1)", ""),
+    "leaky ReLU, moved": ("max(x, 0.01 * x + 1e-6)", ""),
     "ReLU bounded": ("min(max(x, 0), 1000)", ""),
     "ReLU lifted": ("max(x, 1e-30)", ""),
     "softmax with a term below": ("exp(x) / (sum[d](exp(x)) + 1e-6)", ""),
-    "softmax of base 2": ("2^x / sum[d](2^x)", ""),
+    "softmax of two bases": ("2^x / sum[d](exp(x))", ""),
     "softmax, a millionth larger": ("exp(x) / sum[d](exp(x)) * (1 + 1e-6)", ""),
     "LayerNorm, a millionth larger": (f"(x - μ) / √({SQUARES} + ε) * (1 + 1e-6)", MEAN),
     "LayerNorm with ε outside the root": (f"(x - μ) / (√({SQUARES}) + 1e-6)", MEAN),
@@ -242,7 +268,10 @@ OTHERS = {
     "LayerNorm with a bound instead of ε": (f"(x - μ) / √(max({SQUARES}, ε))", MEAN),
     "LayerNorm with d - 1": ("(x - μ) / √(sum[d]((x - μ)²) / (d - 1) + ε)", MEAN),
     "LayerNorm of another mean": (f"(x - 2 * μ) / √({SQUARES} + ε)", MEAN),
-    "unit vectors": ("x / ‖x‖[d]", ""),
+    "vectors of sum 1": ("x / sum[d](|x|)", ""),
+    "unit vectors with ε inside": ("x / √(sum[d](x²) + ε)", ""),
+    "unit vectors with ε added": ("x / (‖x‖[d] + ε)", ""),
+    "unit vectors with a bound of the square": ("x / √(max(sum[d](x²), ε))", ""),
 }
 
 

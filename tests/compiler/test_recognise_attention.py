@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.backends.torch import test_module as torch_module
 from tests.compiler import zoo
 from tests.compiler.test_recognise import names, reasons, result
 from transformula.compiler import kernels
@@ -123,15 +124,71 @@ def test_one_head_without_an_axis_of_heads() -> None:
     attention_node(text)
 
 
+SCORES = {
+    "softmax(tanh(q·k)) @ V": ("softmax[key](tanh(Q @[dk] K)) @[key] V", "plain"),
+    "softmax((q·k)²) @ V": ("softmax[key]((Q @[dk] K)²) @[key] V", "plain"),
+    "softmax of the smaller": ("softmax[key if causal](min(Q @[dk] K, 1)) @[key] V", "masked"),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores_that_are_no_product_are_taken_as_they_are(name: str) -> None:
+    formula, kind = SCORES[name]
+    at = attention_node(heads(formula))
+    assert at["roles"] == (("scores", "value", "see") if kind == "masked" else ("scores", "value"))
+
+
+POOLED = """spec t
+config
+    d = 12
+    vocab = 20
+model M(tokens[seq] as input_ids) → y[d] = {}
+    where u = E[vocab = tokens]
+          α = exp(u @[d] w) / sum[seq](exp(u @[d] w))
+    weights w : [d]
+            E : [vocab, d]
+"""
+
+
+@pytest.mark.parametrize("formula", ["α @[seq] u", "sum[seq](α ⊙ u)", "sum[seq](u * α)"])
+def test_attention_pooling(formula: str) -> None:
+    """The page's Σ α_i u_i: one attention, whose only query is w; NumPy computes it on packed rows."""
+    text = POOLED.format(formula)
+    at = kernels.parts(attention_node(text))
+    assert at["query"]["name"] == "w"
+    assert "def rows" in zoo.whole(text).source
+
+
+LEARNED = """spec t
+from functions import softmax
+config
+    d = 12
+    vocab = 20
+    slot = 3
+model M(tokens[seq] as input_ids) → y[slot, d] = softmax[seq](S @[d] u) @[seq] u
+    where u = E[vocab = tokens]
+    weights S : [slot, d]
+            E : [vocab, d]
+"""
+
+
+@pytest.mark.parametrize("text", [POOLED.format("α @[seq] u"), LEARNED], ids=["pooling", "learned queries"])
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_queries_that_are_the_same_for_all_examples(text: str, layout: str) -> None:
+    """They are weights: a fused call has no batch of them, so it is written step by step."""
+    made = torch_module.program(text, layout)
+    found = torch_module.results(torch_module.model(text, layout=layout), zoo.inputs("pools"))
+    right = zoo.reference_results(made.compiled.formula, zoo.inputs("pools"))
+    assert zoo.difference(found, right) < 1e-12
+
+
+def test_weights_times_themselves() -> None:
+    """Both sides of the product are the shares, so they are read twice."""
+    text = heads("(A @[key] A) * Q + 0 * (K @[key] V)", f"A = exp(s) / sum[key](exp(s))\n{S}")
+    assert names(zoo.whole(text).graph.outputs[0].node)["attention"] == 0
+
+
 NOT_YET = {
-    "softmax(tanh(q·k)) @ V": (
-        "softmax[key](tanh(Q @[dk] K)) @[key] V",
-        "the scores are not one product of query and key (plus a bias)",
-    ),
-    "softmax((q·k)²) @ V": (
-        "softmax[key]((Q @[dk] K)²) @[key] V",
-        "the scores are not one product of query and key (plus a bias)",
-    ),
     "the shares are halved": (
         "(0.5 * softmax[key](Q @[dk] K)) @[key] V",
         "the softmax is changed before it weighs the values",

@@ -18,10 +18,10 @@ from transformula.compiler import ir, numeric, rules
 from transformula.compiler.evaluate import Evaluator, Lengths, align
 from transformula.compiler.ir import Axis, Graph, Length, Node, Output
 from transformula.compiler.ledger import Ledger
-from transformula.compiler.rules import INFERENCE, SIMPLIFY, Rule, algebra, inference, renames, rewrite
+from transformula.compiler.rules import INFERENCE, SIMPLIFY, Rule, algebra, inference, products, renames, rewrite
 from transformula.compiler.rules.rule import nothing_against
 
-TABLES = {"algebra": algebra.RULES, "inference": inference.RULES, "renames": renames.RULES}
+TABLES = {"algebra": algebra.RULES, "inference": inference.RULES, "products": products.RULES, "renames": renames.RULES}
 ALL = (*INFERENCE, *SIMPLIFY)
 SAMPLES = [
     pytest.param(rule, one, id=f"{rule.name}-{i}")
