@@ -105,9 +105,8 @@ asked = options(
     ),
 )
 validation = click.option(
-    "--no-validate", "validate", is_flag=True, flag_value=False, default=True,
-    help="Skip the quick proof of the passes at small sizes.",
-)  # fmt: skip
+    "--no-validate", "validate", is_flag=True, flag_value=False, default=True, help="Skip the proof of the passes."
+)
 passes = options(
     click.option(
         "--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."
@@ -280,19 +279,11 @@ def verify(spec: str, backends: tuple[str, ...], entry: str | None, as_json: boo
     kind, large and tiny numbers, NaN in padding; a folder's backends on its own weights, too. Exit status 1: something
     differs by more than rounding explains.
     """
-    from .compiler.driver import load_module
-    from .compiler.lower import choose_entry, entries
-    from .proofs import Verification, verify_job
+    from .proofs import verify_spec
 
     folder = Path(spec) if Path(spec).is_dir() else None
-    source: Any = spec
-    if folder is None:
-        source = load_module(_spec(spec))
-        names = [choose_entry(source, entry).name] if entry else entries(source)
-    else:
-        names = [_compiled(spec, entry=entry, until="formula", **{**chosen, "without": ()}).entry]
-    job = Verification(names, lambda name: _compiled(source, entry=name, **chosen), backends, folder)
-    if not verify_job(job, as_json):
+    compiled = functools.partial(_compiled, **chosen)
+    if not verify_spec(folder or _spec(spec), folder is not None, entry, compiled, backends, as_json):
         raise click.exceptions.Exit(1)
 
 

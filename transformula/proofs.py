@@ -48,6 +48,27 @@ class Outcome:
         return [one for one in self.measures if one.gap.wrong]
 
 
+def verify_spec(
+    spec: str | Path,
+    is_folder: bool,
+    entry: str | None,
+    compiled: Callable[..., Compiled],
+    backends: Sequence[str],
+    as_json: bool,
+) -> bool:
+    """Verifies one model of a spec or all, or the model of a folder; `compiled(source, entry=…)` compiles one."""
+    from .compiler.driver import load_module
+    from .compiler.lower import choose_entry, entries
+
+    if is_folder:
+        names = [compiled(str(spec), entry=entry).entry]
+        job = Verification(names, lambda name: compiled(str(spec), entry=name), backends, Path(spec))
+        return verify_job(job, as_json)
+    module = load_module(spec)
+    names = [choose_entry(module, entry).name] if entry else entries(module)
+    return verify_job(Verification(names, lambda name: compiled(module, entry=name), backends), as_json)
+
+
 def verify_job(job: Verification, as_json: bool) -> bool:
     """Measures everything and prints it; whether all is right."""
     outcome = Outcome()
