@@ -56,10 +56,10 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, there: Tensor) -> Tensor:
         """x[batch, seq, d]; there[batch, seq] is 1 for tokens and 0 for padding. The mask is made as in BERT."""
-        see = there[:, None, None, :]
+        see, at = there[:, None, None, :], self.get_buffer("at")
         given = {
             "mask": (1.0 - see) * torch.finfo(see.dtype).min, "see": see > 0, "t": self.low, "w": self.w,
-            "bias": self.table[self.at].permute(2, 0, 1)[None], "near": self.near[self.at],
+            "bias": self.table[at].permute(2, 0, 1)[None], "near": self.near[at],
         }  # fmt: skip
         x = self.first(x)
         q, k, v = (self.split(part(x)) for part in (self.q, self.k, self.v))

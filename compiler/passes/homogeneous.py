@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from .. import ir
+from .. import ir, kernels
 from ..ir import Axis, Graph, Node
 from ..rules.algebra import number
 
@@ -67,7 +67,7 @@ def degree(one: Node, degrees: dict[Node, Fraction], axes: Sequence[Axis]) -> Fr
     if one.op == "map" and one["fn"] == "sqrt":
         return (own[0] or Fraction(0)) / 2
     if one.op == "kernel":
-        return _of_kernel(one, own, told)
+        return _of_kernel(one, degrees, axes)
     if one.op == "pick":
         return own[0] if own[0] is not None and not any(own[1:]) else "a place depends on it"
     if one.op == "reduce" and one["reduction"] in ("sum", "mean", "norm", "max", "min", "argmax"):
@@ -79,15 +79,19 @@ def degree(one: Node, degrees: dict[Node, Fraction], axes: Sequence[Axis]) -> Fr
     return f"{told} of it is no power of its factor"
 
 
-def _of_kernel(one: Node, own: list[Fraction | None], told: str) -> Fraction | str:
-    parts = dict(zip(one["roles"], own, strict=True))
-    if told in ("layer_norm", "rms_norm") and set(parts) <= {"x", "gain", "shift"} and parts["x"] is not None:
-        if one["eps"] == 0 and parts.get("gain") is None and parts.get("shift") is None:
-            return Fraction(0)
-        return f"{told} adds ε = {float(one['eps'])} to it"
-    if told == "relu" and set(parts) == {"x"}:
-        return parts["x"] or Fraction(0)
-    return f"{told} of it is no power of its factor"
+def _of_kernel(one: Node, degrees: dict[Node, Fraction], axes: Sequence[Axis]) -> Fraction | str:
+    """The degree of a recognised meaning: that of its core graph."""
+    inner = {arg: degrees[arg] for arg in one.args if arg in degrees}
+    core = kernels.expanded(one)
+    for part in ir.walk([core]):
+        if part in inner or not any(arg in inner for arg in part.args):
+            continue
+        found = degree(part, inner, axes)
+        if isinstance(found, str):
+            return f"in {one['name']}, {found}"
+        if found != 0:
+            inner[part] = found
+    return inner.get(core, Fraction(0))
 
 
 def _equal(one: Node, own: list[Fraction | None], told: str) -> Fraction | str:

@@ -280,6 +280,12 @@ block Stack(x[seq, d]) → [seq, d] = y[layers]
         "    where u = E[vocab = tokens]\n          r = u @ W\n"
         "    weights E : [vocab, d]\n            γ, β : [d]\n            W : [d → d]\n",
     ),
+    "meanings": spec(
+        "quick_gelu, log_softmax",
+        IDS + "a[seq, d] = quick_gelu(u) + (v if v > 0 else 0.01 * v), c[seq] = log(sum[d](exp(u))), "
+        "e[seq] = -log_softmax[d](u)[d = tokens % d], f[seq, d] = u / norm[d](u)\n"
+        "    where u = 3 * v\n          v = E[vocab = tokens]\n" + EMBED,
+    ),
     "shift": spec(
         "shift, sinusoidal",
         IDS + "h[seq, d] = E[vocab = next] + sinusoidal\n    where next = shift[seq](tokens, 1, 0)\n" + EMBED,

@@ -26,6 +26,7 @@ PADDED = {
     "maps": "a value has two lengths of one example outside attention",
     "shift": "a pick along a length by numbers of tokens",
     "scan": "a loop over a length",
+    "meanings": "a pick by numbers that differ along other axes",
     "two": "the inputs have no length, or several",
     "no_length": "the inputs have no length, or several",
     "similarities": "the inputs have no length, or several",
