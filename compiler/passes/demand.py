@@ -151,6 +151,8 @@ def inner_rows(one: Node, arg: Node, rows: Rows) -> Rows:
     if one.op == "rename":
         back = {ir.renamed(old, dict(one["pairs"])): old for old in arg.axes}
         return tuple((back[axis], place) for axis, place in rows)
+    if one.op == "pick" and arg is one.args[0]:  # x[seq = i(seq)] has rows of i, not of x, along seq
+        return tuple((axis, place) for axis, place in rows if axis in arg.axes and axis not in one["keys"])
     return tuple((axis, place) for axis, place in rows if axis in arg.axes)
 
 
@@ -184,6 +186,8 @@ def _against(one: Node, rows: Rows) -> str:
         return "another length belongs to the picked axis"
     if one.op == "random" and one["draw"] != "dropout":
         return "a draw is made for all rows at once"
+    if one.op == "pick" and one.args[0] in one.args[1:] and axes & set(one["keys"]):
+        return "the value tells its own rows"
     hidden = {axis for arg in one.args for axis in arg.axes} - set(one.axes)
     if one.op == "rename":
         changed = {a for old in one.args[0].axes for a in (old, ir.renamed(old, dict(one["pairs"]))) if a not in axes}

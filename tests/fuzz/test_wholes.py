@@ -51,7 +51,8 @@ FORMULAS: dict[str, list[str]] = {  # by the axes of the result
         *(f"{fn}(n)" for fn in POINTWISE),
         "softmax[d](n)", "softmax[d if r](n)", "softmax[seq](n)", "log_softmax[d](n)", "layer_norm[d](n, ε = 0.1)",
         "rms_norm[d](n + n, u, ε = 0.1)", "rank[d](n)", "rank[d](u)", "dropout(n, 0.1)",
-        "E[vocab = max(tokens - 1, 0)]",
+        "E[vocab = max(tokens - 1, 0)]", "softmax[head](u[d → head dk])[head dk → d]",
+        "(softmax[head](u[d → head dk]) + 0 * max[key if q](s))[head dk → d]",
     ],
 }  # fmt: skip
 LIBRARY = "softmax", "log_softmax", "layer_norm", "rms_norm", "gelu", "gelu_tanh", "silu", "relu", "sigmoid"
