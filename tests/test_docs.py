@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformula.compiler import reference
+from transformula.compiler import pipeline, reference
 from transformula.compiler.driver import check, compile_graph
 from transformula.grammar.diagnostics import TransformulaError
 
@@ -40,3 +40,8 @@ def test_block(code: str | None, text: str) -> None:
 
 def test_the_language_page_has_examples() -> None:
     assert sum("language.md" in place for place, _, _ in BLOCKS) > 20
+
+
+def test_the_page_of_passes_has_them_all_in_order() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "passes.md").read_text("utf-8"), re.MULTILINE)
+    assert rows == [row.name for row in pipeline.table()]

@@ -32,7 +32,8 @@ def formulas(text: str) -> str:
     (made,) = [
         one for one in ast.parse(text).body if isinstance(one, ast.ClassDef) and one.name in ("Model", "M", "Bert")
     ]
-    wanted = [one for one in made.body if isinstance(one, ast.FunctionDef) and one.name in ("rows", "example", "forward")]
+    methods = [one for one in made.body if isinstance(one, ast.FunctionDef)]
+    wanted = [one for one in methods if one.name in ("rows", "example", "forward")]
     return "\n\n".join("\n".join(lines[one.lineno - 1 : one.end_lineno]) for one in wanted) + "\n"
 
 
