@@ -143,7 +143,10 @@ def window_attention(
     block = min(max(BAND[0], -(-window // 4 // EVEN) * EVEN), BAND[1])
     reach = block + window
     if not one_graph and seq <= 2 * reach:  # a short text is one block
-        block, reach = max(seq, 1), seq
+        gap = torch.arange(seq, device=q.device) - torch.arange(seq, device=q.device)[:, None]
+        near = (gap >= -before) & (gap <= after)
+        near = near if keys is None else near & keys[:, None, None, :]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=near, dropout_p=drop, scale=scale)
     count = seq // block + 2 if one_graph else -(-seq // block)
     begin = torch.arange(count, device=q.device) * block
     start = (begin - before).clamp(min=0)
