@@ -43,12 +43,14 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
     if any(part.lead != "rows" for part in (key, value)) or not query.lead or any(p.wide for p in (query, key, value)):
         raise Unsupported("attention whose query or keys are not tokens")
     rows = tuple(a for a in query.dims if a.ragged) if some else ()
+    if some and key.dims == (width,):  # heads that read the same keys are so many queries
+        rows = tuple(a for a in query.dims if a != width)
     groups, made = _heads(tuple(a for a in query.dims if a not in rows), key, value, width)
     own = _width_of_value(value, groups)
     tensors = [
-        _with_heads(query, (*rows, *made, width), rows),
-        _with_heads(key, (*groups, width)),
-        _with_heads(value, (*groups, own)),
+        _with_heads(writer, query, (*rows, *made, width), rows),
+        _with_heads(writer, key, (*groups, width)),
+        _with_heads(writer, value, (*groups, own)),
     ]
     options = [f"scale={float(one['scale'])!r}"] if one["scale"] != 1 else []
     seen = bounded.seen_rows(writer, at, axis)
@@ -61,7 +63,7 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
     options += bounded.row_bounds(writer, at, rows if some else None) if blocks else []
     name = "attention_within" if blocks else "attention"
     writer.need(name)
-    queries = "" if not some else writer.size(rows[0]) if rows else "1"
+    queries = "" if not some else " * ".join(writer.size(axis) for axis in rows) or "1"
     return Call(tensors, options, made, own, queries, rows, name)
 
 
@@ -78,7 +80,8 @@ def write(writer: RowWriter, one: Node, call: Call) -> Value:
     if not call.heads:
         writer.write(f"{name} = {name}[:, 0]")
     if call.rows:
-        writer.write(f"{name} = {name}.reshape(len(lengths), {call.queries}, *{name}.shape[1:])")
+        sizes = ", ".join(writer.size(axis) for axis in (*call.rows, *call.heads, call.width))
+        writer.write(f"{name} = {name}.reshape(len(lengths), {sizes})")
     return Value(name, "examples" if call.queries else "rows", (*call.rows, *call.heads, call.width), buffer=buffer)
 
 
@@ -105,11 +108,11 @@ def _width_of_value(value: Value, groups: tuple[Axis, ...]) -> Axis:
     return own[0]
 
 
-def _with_heads(value: Value, dims: tuple[Axis, ...], rows: tuple[Axis, ...] = ()) -> str:
+def _with_heads(writer: RowWriter, value: Value, dims: tuple[Axis, ...], rows: tuple[Axis, ...] = ()) -> str:
     """Rows with the heads before the width; one head where there is none, rows of one example after the other."""
     text = transposed(value, dims).wrapped
     if rows:
-        text = f"{text}.reshape(-1, {', '.join(f'{text}.shape[{i}]' for i in range(2, len(dims) + 1))})"
+        text = f"{text}.reshape(-1, {', '.join(writer.size(axis) for axis in dims if axis not in rows)})"
     return f"{text}[:, None]" if len(dims) - len(rows) == 1 else text
 
 

@@ -66,7 +66,7 @@ class PackedTorchWriter(RowWriter, TorchWriter):
         text = f"{call.name}({', '.join([*call.tensors, 'runs', *options])})"
         text = text if call.heads else f"{text}[:, 0]"
         if call.rows:
-            text = f"{text}.unflatten(0, (-1, {call.queries}))"
+            text = f"{text}.unflatten(0, (-1, {', '.join(self.size(axis) for axis in call.rows)}))"
         return Value(text, "examples" if call.queries else "rows", (*call.rows, *call.heads, call.width))
 
     def places(self) -> TorchWriter:

@@ -81,7 +81,7 @@ def _terms(total: Node, context: Context) -> list[Node]:
         if (
             is_map(here, "+")
             and (here is total or context.readers(here) == 1)
-            and here.axes
+            and not is_parameter(here)  # a sum of weights is one bias
             and len(found) + len(stack) < 6
         ):
             stack.extend(reversed(here.args))

@@ -23,6 +23,7 @@ from .. import cost, ir
 from ..ir import Axis, Graph, Node, ordered
 from ..ledger import Ledger
 from ..sizes import Sizes
+from . import one_query
 from .parameters import has_weight, is_parameter
 from .substitute import substitute
 
@@ -43,6 +44,7 @@ class Chain:
 
 def run(graph: Graph, ledger: Ledger) -> Graph:
     """The graph with its chains of products in the cheapest order."""
+    graph = one_query.run(graph, ledger)
     while True:  # a longer chain is turned link by link; each makes a run cheaper or leaves a weight out
         chains, refused = _turned(graph)
         for chain in chains:
