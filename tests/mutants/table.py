@@ -142,8 +142,8 @@ RECOGNITION = (
     ),
     Mutant(
         "one draw tells all", "compiler/passes/probe.py",
-        "for scale in (1.0, 1e-6, 30.0, 1e-3, 0.0, *_bounds(root, x)):",
-        "for scale in (1.0,):",
+        "for scale in (1.0, 1e-6, 30.0, 1e-3, 0.0, *far, *_bounds(region)):",
+        "for scale in (1.0, *far[:0]):",
         "a bound or an ε that shows elsewhere", FUNCTIONS,
     ),
     Mutant(
@@ -192,27 +192,27 @@ ATTENTION = (
         "attention weights that are a result, too", READ,
     ),
     Mutant(
-        "the key's scale is lost", "compiler/passes/attention.py",
-        "left * right\n",
-        "left\n",
+        "the key's scale is lost", "compiler/passes/scores.py",
+        "factor.times(left * right)",
+        "factor.times(left)",
         "a scale written on the key", ATTENTIONS,
     ),
     Mutant(
         "the bias is not scaled", "compiler/passes/attention.py",
-        'scaled = term if factor == 1 else ir.apply("*", kernels.number(factor), term)',
+        "scaled = one.factor.on(term)",
         "scaled = term",
         "(QK + B) / √d read as QK / √d + B", ATTENTIONS,
     ),
     Mutant(
-        "a subtracted bias is added", "compiler/passes/attention.py",
-        'factor if one["fn"] == "+" else -factor)',
-        "factor)",
+        "a subtracted bias is added", "compiler/passes/scores.py",
+        'sign = Fraction(1 if one["fn"] == "+" else -1)',
+        "sign = Fraction(1)",
         "the sign of a bias", ATTENTIONS,
     ),
     Mutant(
         "attention without its mask", "compiler/passes/attention.py",
-        '"value": value, "see": see, "bias": bias}',
-        '"value": value, "see": None, "bias": bias}',
+        '"see": at.get("see"), "bias": bias}',
+        '"see": None, "bias": bias}',
         "the future is seen", ATTENTIONS,
     ),
     Mutant(
@@ -448,8 +448,11 @@ NUMPY = (
     ),
     Mutant(
         "softmax along the last axis", "backends/numpy/softmax.py",
-        '    dims = (*(axis for axis in dims if axis != one["axis"]), one["axis"])\n',
-        "",
+        (
+            "    lead, dims = writer.order(one, [value])\n"
+            '    dims = (*(axis for axis in dims if axis != one["axis"]), one["axis"])\n'
+        ),
+        "    lead, dims = writer.order(one, [value])\n",
         "an axis taken by its place", WHOLES,
     ),
     Mutant(
