@@ -69,7 +69,7 @@ def inductor(suite: str, name: str) -> Result:
     import torch._inductor.config
     from torch._dynamo.utils import counters
 
-    from . import torch_spellings
+    from benchmarks import torch_spellings
 
     torch._dynamo.reset()
     torch._inductor.config.force_disable_caches = True  # a graph from the cache was counted when it was made
@@ -84,7 +84,7 @@ def exported(suite: str, name: str, place: str, any_size: bool) -> tuple[str, di
     """The spelling as an ONNX file, with free batch and length where that is wanted, and its inputs."""
     import torch
 
-    from . import torch_spellings
+    from benchmarks import torch_spellings
 
     model = torch_spellings.module(suite, name)
     inputs = dict(zip(("x", "there"), model.inputs(), strict=False))
@@ -105,7 +105,7 @@ def onnxruntime(suite: str, name: str) -> Result:
     from onnxruntime import InferenceSession
     from onnxruntime.transformers.optimizer import optimize_model
 
-    from . import torch_spellings
+    from benchmarks import torch_spellings
 
     logging.getLogger("onnxruntime.transformers").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as place:
@@ -125,7 +125,7 @@ def openvino(suite: str, name: str) -> Result:
     """OpenVINO's CPU runtime graph: an attention is a Subgraph with its second product, no product being outside."""
     import openvino
 
-    from . import torch_spellings
+    from benchmarks import torch_spellings
 
     with tempfile.TemporaryDirectory() as place:
         path, given = exported(suite, name, place, any_size=False)

@@ -61,7 +61,7 @@ KEPT = {
         ["its bias or mask differs from head to head"],
     ),
     "two queries read the same keys": (
-        zoo.ZOO["ends"], ["keys or values are read elsewhere, too"],
+        zoo.ZOO["ends"], ["keys or values are not products with weights alone"],
     ),
     "a query that may see nothing": (
         zoo.encoder(CLS, "attention[key if index(key) > index(seq)](Q, K, V)"),

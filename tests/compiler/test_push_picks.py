@@ -53,7 +53,7 @@ def test_the_last_block_computes_one_query_row(name: str) -> None:
 
 
 def test_rows_that_the_module_multiplies_are_counted() -> None:
-    """Of 26 tokens of 5 examples: the block before multiplies all rows, the last one 5 (test_one_query.py: keys, too)."""
+    """Of 26 tokens of 5 examples: the block before multiplies all rows, the last one 5, of keys none."""
     seen: dict[str, list[tuple[int, int]]] = {}
     for without in ((), ("push_picks",)):
         made = zoo.program("cls", without=without)

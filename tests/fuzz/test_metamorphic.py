@@ -58,11 +58,13 @@ def holds_for(made: Compiled, compute: oracle.Run, given: Results) -> None:
     close(compute({key: value[order] for key, value in given.items()}), {n: v[order] for n, v in whole.items()})
     real = np.array([np.logical_or.accumulate(row) & np.logical_or.accumulate(row[::-1])[::-1] for row in mask != 0])
     close(compute({**given, "input_ids": np.where(real, given["input_ids"], 10**6)}), whole)
-    wide = {key: np.pad(value, ((0, 0), (2, 3))) for key, value in given.items()}
+    tokens = [key for key, value in given.items() if value.shape == mask.shape]  # what else there is has no padding
+    wide = {**given, **{key: np.pad(given[key], ((0, 0), (2, 3))) for key in tokens}}
     close(at(made, compute(wide), np.arange(2, 2 + mask.shape[1])), whole)
     for row, places in enumerate(map(np.flatnonzero, real)):
         if len(places):
-            one = {key: value[row : row + 1, places] for key, value in given.items()}
+            one = {key: value[row : row + 1] for key, value in given.items()}
+            one |= {key: one[key][:, places] for key in tokens}
             kept = {n: value[row : row + 1] for n, value in whole.items()}
             close(compute(one), at(made, kept, places))
 
