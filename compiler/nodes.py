@@ -95,7 +95,10 @@ _table: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
 def node(op: str, args: Iterable[Node] = (), axes: Iterable[Axis] = (), kind: str = "real", **attrs: Any) -> Node:
     """The one node with this operation, arguments, axes, kind and attributes (all hashable)."""
     args, axes = tuple(args), tuple(axes)
-    key = (op, args, axes, kind, tuple(sorted(attrs.items(), key=lambda item: item[0])))
+    items = sorted(attrs.items(), key=lambda item: item[0])
+    # 0.5 and Fraction(1, 2) are equal, and yet not one number here: the second is exact
+    types = [type(part) for _, value in items for part in (value if isinstance(value, tuple) else (value,))]
+    key = (op, args, axes, kind, tuple(items), tuple(types))
     found = _table.get(key)
     if found is not None:
         return found

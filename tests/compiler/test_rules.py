@@ -295,3 +295,14 @@ def test_origins_go_along() -> None:
     graph = replace(graph_of([old]), origins={old: origin})
     made = rewrite(graph, SIMPLIFY, "simplify", Ledger())
     assert made.origins[made.roots[0]] == origin
+
+
+def test_an_exact_number_is_not_a_rounded_one() -> None:
+    """Which of them was made first, somewhere else, must change nothing."""
+    rounded, exact = ir.const(0.5), ir.const(Fraction(1, 2))
+    assert (type(rounded["value"]), type(exact["value"])) == (float, Fraction)
+    assert ir.const(0.5) is rounded
+    assert ir.const(Fraction(1, 2)) is exact
+    axis = Axis("a", 1)
+    assert type(ir.table((0.5,), axis)["values"][0]) is float
+    assert type(ir.table((Fraction(1, 2),), axis)["values"][0]) is Fraction
