@@ -156,6 +156,23 @@ def test_a_stack_that_is_read_by_another_loop_keeps_its_steps() -> None:
     assert zoo.difference(zoo.model(zoo.whole(text))(**zoo.inputs("cls")), wanted(text)) < 1e-12
 
 
+def test_a_loop_of_two_states_one_of_which_is_read_whole_keeps_its_steps() -> None:
+    body = """block FF(x[d]) → [d] = tanh(x @ W)
+    weights W : [d → d]
+model M(tokens[seq] as input_ids) → h[d] = x[layers][seq = 0], k[seq, d] = y[layers]
+    where x[0] = E[vocab = tokens]
+          y[0] = E[vocab = tokens]
+          for l in layers:
+              x[l + 1] = f[l](x[l]) + y[l]
+              y[l + 1] = y[l] + f[l](x[l])
+    uses f[layers] : FF
+    weights E : [vocab, d]
+"""
+    text = zoo.spec("", body)
+    assert lines(text, "last_step") == [(False, "the last state is read whole, too")]
+    assert zoo.difference(zoo.model(zoo.whole(text))(**zoo.inputs("cls")), wanted(text)) < 1e-12
+
+
 def wanted(text: str) -> dict[str, Array]:
     return zoo.reference_results(zoo.whole(text).compiled.formula, zoo.inputs("cls"))
 
