@@ -386,12 +386,18 @@ model M(tokens[seq] as input_ids, targets[tgt] as decoder_input_ids) → h[tgt, 
         "    weights E : [vocab, d]\n            W, V, U, T : [d → dk]\n            b : [dk]\n",
     ),
     "wide_bias": spec(
-        "gelu, layer_norm",
+        "gelu",
         IDS + "h[seq, head, dk] = gelu(E[vocab = tokens] @ W + b), k[seq, head, dk] = gelu(E[vocab = tokens] @ W + c), "
-        "m[head, seq, dk] = gelu(E[vocab = tokens] @ W + e), "
-        "o[seq, head, dk] = layer_norm[dk](E[vocab = tokens] @ W + e, ε = 1e-5)\n"
+        "m[head, seq, dk] = gelu(E[vocab = tokens] @ W + e)\n"
         "    weights E : [vocab, d]\n            W : [d → head dk]\n            b : [head, dk]\n"
         "            c : [dk]\n            e : [head]\n",
+    ),
+    "turned_bias": spec(
+        "layer_norm",
+        IDS + "o[seq, head, dk] = layer_norm[dk](E[vocab = tokens] @ V + e, ε = 1e-5), "
+        "p[seq, head, dk] = E[vocab = tokens] @ W + g\n"
+        "    weights E : [vocab, d]\n            V, W : [d → head dk]\n            e : [head]\n"
+        "            g : [dk, head]\n",
     ),
     "no_length": spec(
         "cosine, euclidean",

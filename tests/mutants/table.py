@@ -665,5 +665,59 @@ MASKS = (
     ),
 )  # fmt: skip
 
-MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS)
+DEAD = ("tests/compiler/test_deadness.py",)
+ONE = ("tests/compiler/test_one_query.py",)
+
+FELT = (
+    Mutant(
+        "values of a row that sees nothing", "compiler/passes/deadness.py",
+        'return masks.never_empty(kernels.relation(kernels.parts(one), one["axis"]), one["axis"])',
+        'return ""',
+        "a bias of values where the weights do not sum to 1", DEAD,
+    ),
+    Mutant(
+        "argmax of what falls", "compiler/passes/deadness.py",
+        'GROWING = ("exp", "tanh", "erf")',
+        'GROWING = ("exp", "tanh", "erf", "neg")',
+        "a function that turns the order round", DEAD,
+    ),
+    Mutant(
+        "a softmax along another axis", "compiler/passes/deadness.py",
+        'x.get("axis", axis) == axis',
+        "True",
+        "argmax of shares of something else", DEAD,
+    ),
+    Mutant(
+        "what two examples share", "compiler/passes/homogeneous.py",
+        'return "two examples meet, each with its own factor"',
+        "return Fraction(1)",
+        "a divisor of each example in a product of two", DEAD,
+    ),
+    Mutant(
+        "a bias over nothing", "compiler/passes/means.py",
+        'if kind == "mean" and condition is None:',
+        'if kind == "mean":',
+        "a mean over nothing is 0", PASSES,
+    ),
+    Mutant(
+        "a bias once in a sum", "compiler/passes/means.py",
+        'return ir.apply("*", bias, count)',
+        "return bias",
+        "a sum counts its bias for each entry", PASSES,
+    ),
+    Mutant(
+        "every token asks", "compiler/passes/one_query.py",
+        'return graph.batch in at["query"].axes and not rows and one["axis"].ragged',
+        'return graph.batch in at["query"].axes and one["axis"].ragged',
+        "keys of the width of the model for every query", ONE,
+    ),
+    Mutant(
+        "a bias of one head for all", "compiler/passes/one_query.py",
+        "if any(heads & set(at[role].axes)",
+        "if False and any(heads & set(at[role].axes)",
+        "heads as queries of one head", ONE,
+    ),
+)  # fmt: skip
+
+MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT)
 """All of them."""
