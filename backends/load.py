@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..compiler import lower, pipeline, reference
 from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
-from ..compiler.driver import Compiled, compile_losses, lowered
+from ..compiler.driver import Compiled, compile_decoding, compile_losses, lowered
 from ..compiler.graphs import restricted, used
 from ..compiler.ir import Graph
 from ..compiler.wanted import wanted
@@ -189,7 +189,8 @@ def load(
         left, until = passes_left_out(backend), None if engine else "formula"
         stages, ledger = pipeline.run(graph, without=left, until=until)
         losses = () if rows else compile_losses(found.module, config, graph, without=left, until=until)
-        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, rows or {})
+        decoding = None if rows or engine is None else compile_decoding(graph, ledger, without=left)
+        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, decoding, rows or {})
         compiled = proved(compiled) if validate and engine is not None else compiled
         program = Program(compiled, backend, layout or getattr(engine, "LAYOUT", None))
         if engine is None:

@@ -19,6 +19,7 @@ from typing import Any
 from ..grammar.diagnostics import Diagnostic, Diagnostics, Source, TransformulaError, did_you_mean, error
 from . import checking, heads, lower, pipeline, wanted
 from .config import Config
+from .decoding import Decoding, decoding_of
 from .ir import Graph
 from .ledger import Ledger
 from .modules import Entry, Loader, Module, read_source
@@ -35,6 +36,7 @@ class Compiled:
     stages: tuple[pipeline.Stage, ...]
     ledger: Ledger
     losses: tuple[Compiled, ...] = ()  # its objectives, as functions of its results
+    decoding: Decoding | None = None  # the step that computes new tokens alone, of a causal model over tokens
     rows: Mapping[str, str] = field(default_factory=dict)  # which rows of its results were asked for
 
     @property
@@ -90,7 +92,24 @@ def compile_graph(
     graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, shows)), results, rows)
     stages, ledger = pipeline.run(graph, without, only, until)
     losses = () if rows else compile_losses(module, made, graph, without, only, until)  # they are of all tokens
-    return Compiled(module, made, chosen.name, stages, ledger, losses, rows or {})
+    decoding = None if rows else compile_decoding(graph, ledger, without, only, until)
+    return Compiled(module, made, chosen.name, stages, ledger, losses, decoding, rows or {})
+
+
+def compile_decoding(
+    graph: Graph,
+    ledger: Ledger,
+    without: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+    until: str | None = None,
+) -> Decoding | None:
+    """The decoding of a model that predicts its own tokens, after the same passes; None if it has none."""
+
+    def optimised(one: Graph) -> Graph:
+        stages, _ = pipeline.run(one, without, only, until)
+        return stages[-1].graph
+
+    return decoding_of(graph, ledger, optimised)
 
 
 def compile_losses(

@@ -28,6 +28,9 @@ Core operations and their attributes (every one is a pure function of its argume
     past loop slot             an earlier state inside a loop; the argument is its number
     loop loop slots start      runs a body; arguments: first states, number of steps, what the body takes from outside
     state slot · history slot  a loop's last state, or (argument 2) the state of any number
+    append name along into     the rows of earlier calls, then the argument's, which are kept; more arguments: the
+                               numbers of the steps that have rows of their own
+    keep name · stored name    the argument, for later calls, and what was kept; numbers of steps as above
     kernel name                a recognised meaning, made by passes only (site, steps: as of the draw that it holds)
 """
 
@@ -42,6 +45,7 @@ from .graphs import (
     take_origin,
 )
 from .making import (
+    append,
     apply,
     carry,
     concat,
@@ -52,6 +56,7 @@ from .making import (
     history,
     index,
     input_,
+    keep,
     kernel,
     loop,
     merge,
@@ -100,6 +105,7 @@ __all__ = [
     "Rewrite",
     "Size",
     "Weight",
+    "append",
     "apply",
     "carry",
     "concat",
@@ -111,6 +117,7 @@ __all__ = [
     "index",
     "input_",
     "invariants",
+    "keep",
     "kernel",
     "loop",
     "merge",

@@ -238,3 +238,15 @@ def draw(kind: str, args: Iterable[Node], axes: Iterable[Axis], result: str, sit
 def kernel(name: str, args: Iterable[Node], axes: Iterable[Axis], kind: str = "real", **attrs: Any) -> Node:
     """A recognised meaning (see compiler/kernels.py), which backends may have a fast form for."""
     return node("kernel", args, axes, kind, name=name, **attrs)
+
+
+def append(name: str, value: Node, along: Axis, into: Axis, numbers: Iterable[Node] = ()) -> Node:
+    """The rows that earlier calls kept under `name` (and the steps' numbers), then the value's; kept for the next."""
+    args = (value, *numbers)
+    axes = tuple(into if axis == along else axis for axis in value.axes)
+    return node("append", args, axes, value.kind, name=name, along=along, into=into)
+
+
+def keep(name: str, value: Node, numbers: Iterable[Node] = ()) -> Node:
+    """The value, which later calls read as `stored`."""
+    return node("keep", (value, *numbers), value.axes, value.kind, name=name)

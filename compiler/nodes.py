@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from ..grammar.diagnostics import InternalError
+
+
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -125,10 +128,10 @@ def _free(op: str, args: tuple[Node, ...], attrs: dict[str, Any]) -> frozenset[i
 # --------------------------------------------------------------------------------------------------- walking
 
 
-def ordered(roots: Iterable[Node], below: Callable[[Node], Sequence[Node]]) -> Iterator[Node]:
+def ordered(roots: Iterable[T], below: Callable[[T], Sequence[T]]) -> Iterator[T]:
     """Every node that `below` leads to from the roots, once, after what is below it; without recursion."""
-    done: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(one, False) for one in reversed(tuple(roots))]
+    done: set[T] = set()
+    stack: list[tuple[T, bool]] = [(one, False) for one in reversed(tuple(roots))]
     while stack:
         one, ready = stack.pop()
         if one in done:

@@ -34,6 +34,10 @@ def rebuild(one: Node, args: tuple[Node, ...], body: tuple[Node, ...] | None = N
             return making.concat(args, one["along"], one["into"])
         case "widen":
             return making.widen(args[0], one["axis"])
+        case "append":
+            return making.append(one["name"], args[0], one["along"], one["into"], args[1:])
+        case "keep":
+            return making.keep(one["name"], args[0], args[1:])
         case "state":
             return making.state(args[0], one["slot"])
         case "history":

@@ -10,7 +10,7 @@ from .kernels import KERNELS, is_draw, parts
 LEAVES = ("input", "weight", "const", "table", "index", "position", "size", "counter", "carry")
 OPERATIONS = (
     *LEAVES, "map", "contract", "reduce", "pick", "rename", "split", "merge", "concat", "widen", "rank", "random",
-    "past", "loop", "state", "history", "kernel",
+    "past", "loop", "state", "history", "kernel", "append", "keep", "stored",
 )  # fmt: skip
 
 

@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Keys:
+    """The rows that attention looks at: how many each example has, which nobody may see, and how far apart they begin.
+
+    All are text; `room` is empty where the rows of one example follow those of the one before.
+    """
+
+    lengths: str = "lengths"
+    hidden: str = "hidden"
+    room: str = ""
+
+
+@dataclass(frozen=True)
 class Call:
     """What a call of the kernel is given: the text of each argument; `heads` and `width` are what it makes.
 
@@ -30,6 +42,7 @@ class Call:
     queries: str = ""
     rows: tuple[Axis, ...] = ()
     name: str = "attention"
+    keys: Keys = Keys()
 
 
 def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
@@ -37,10 +50,11 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
     query, key, value = (writer.value(at[role]) for role in ("query", "key", "value"))
     width, axis = one["width"], one["axis"]
     some = query.lead == "examples"
-    if some:  # a few rows have no blocks: their bounds are a relation again
+    keys = writer.keys(axis, key, value)
+    if some and not keys.room:  # a few rows have no blocks: their bounds are a relation again
         one = kernel_table.unbounded(one)
         at = kernel_table.parts(one)
-    if any(part.lead != "rows" for part in (key, value)) or not query.lead or any(p.wide for p in (query, key, value)):
+    if query.lead not in ("rows", "examples") or any(part.wide for part in (query, key, value)):
         raise Unsupported("attention whose query or keys are not tokens")
     rows = tuple(a for a in query.dims if a.ragged) if some else ()
     if some and key.dims == (width,):  # heads that read the same keys are so many queries
@@ -53,8 +67,8 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
         _with_heads(writer, value, (*groups, own)),
     ]
     options = [f"scale={float(one['scale'])!r}"] if one["scale"] != 1 else []
-    seen = bounded.seen_rows(writer, at, axis)
-    blocks = bounded.is_bounded(at)
+    seen = bounded.seen_rows(writer, at, axis, keys.hidden)
+    blocks = bounded.is_bounded(at) or bool(keys.room)
     if seen.see is not None:
         options.append(f"see={_function(writer, seen.see, axis, (), 'see', blocks)}")
     options.append(f"hidden={seen.hidden}")
@@ -64,7 +78,7 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
     name = "attention_within" if blocks else "attention"
     writer.need(name)
     queries = "" if not some else " * ".join(writer.size(axis) for axis in rows) or "1"
-    return Call(tensors, options, made, own, queries, rows, name)
+    return Call(tensors, options, made, own, queries, rows, name, keys)
 
 
 def write(writer: RowWriter, one: Node, call: Call) -> Value:
@@ -73,7 +87,9 @@ def write(writer: RowWriter, one: Node, call: Call) -> Value:
     shape = ", ".join([count, *([writer.size(a) for a in call.heads] or ["1"]), writer.size(call.width)])
     name = writer.names.fresh(writer.origin(one).name or "heads")
     buffer, room = writer.room(one, shape)
-    some = [f"np.full(len(lengths), {call.queries})", "key_lengths=lengths"] if call.queries else ["lengths"]
+    some = [f"np.full(len(lengths), {call.queries})"] if call.queries else ["lengths"]
+    some += [f"key_lengths={call.keys.lengths}"] if call.queries or call.keys.room else []
+    some += [f"room={call.keys.room}"] if call.keys.room else []
     writer.explain(one)
     guard = ["full=True"] if call.name != "attention" and one.get("full") else []
     writer.write(f"{name} = {call.name}({', '.join([*call.tensors, *some, *call.options, *guard])}, out={room})")

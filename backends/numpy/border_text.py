@@ -10,7 +10,7 @@ from .values import Unsupported
 
 LOCALS = (
     "given", "wanted", "shape", "mask", "where", "lengths", "hidden", "index", "positions", "n", "starts", "results",
-    "work", "part", "rows", "made", "name", "value", "at", "size", "queries", "keys",
+    "work", "part", "rows", "made", "name", "value", "at", "size", "queries", "keys", "example", "cache",
 )  # fmt: skip
 """What the texts below call their own values: no name of a spec may be one of them."""
 

@@ -39,14 +39,15 @@ def of_keys(see: Node | None, axis: Axis) -> tuple[list[Node], Node | None]:
     return own, masks.conjunction(one for one in parts if one not in own)
 
 
-def seen_rows(writer: RowWriter, at: Mapping[str, Node], axis: Axis) -> Seen:
-    """The relation of packed rows."""
+def seen_rows(writer: RowWriter, at: Mapping[str, Node], axis: Axis, hidden: str) -> Seen:
+    """The relation of packed rows; `hidden` is the text of the keys that nobody may see."""
     own, rest = of_keys(at.get("see"), axis)
     together = masks.conjunction(own)
     if together is None:
-        return Seen("hidden", rest)
+        return Seen(hidden, rest)
     writer.need("unseen")
-    return Seen(f"unseen(hidden, {writer.fit(writer.value(together), 'rows', ())})", rest)
+    seen = writer.value(together)
+    return Seen(f"unseen({hidden}, {writer.fit(seen, seen.lead if seen.lead != 'examples' else 'rows', ())})", rest)
 
 
 def row_bounds(writer: RowWriter, at: Mapping[str, Node], asked: tuple[Axis, ...] | None) -> list[str]:

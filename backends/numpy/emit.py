@@ -18,7 +18,7 @@ from ...grammar.diagnostics import error
 from ..checkpoint_table import checkpoint_table, table_source
 from ..limits import input_rows, limit_rows, mask_rows
 from ..pages import module_template, tidy
-from . import border_text, copying, examples, losses
+from . import border_text, copying, examples, losses, stepping
 from .mangling import Names, comment, identifier
 from .packed import PackedWriter
 from .parameters import Parameters, write_parameters
@@ -27,9 +27,10 @@ from .values import Unsupported
 from .writer import Writer
 
 ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs")
+STEP = "a step computes new tokens alone, on packed rows"
 LAW = "token-wise work runs on packed rows, attention per example"
 CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "LOSSES", "STEPS", "CHECKPOINT")
-METHODS = ("rows", "example", "load", "dtype", "threads")
+METHODS = ("rows", "example", "load", "dtype", "threads", "begin", "step", "decoder", "generate", "stream")
 CALL = ("given", "wanted", "others", "outputs", "loss", "found", "groups")
 PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "keep", "finished")
 
@@ -45,35 +46,58 @@ def emit(compiled: Compiled) -> str:
         )
     if any(is_draw(one) for one in graph.nodes()):  # the pass was left out
         compiled.ledger.fired("inference", "no_dropout", "dropout is the identity: a NumPy module does not train")
+    parts = _written(compiled)
+    return _fill(compiled, parts)
+
+
+def _written(compiled: Compiled) -> Written:
+    """The lines of the module, packed where its formulas allow it; then those of a step, over the same parameters."""
+    graph = compiled.graph
     try:
         if "unpad" not in graph.plan:
             raise Unsupported("the pass was left out")
-        parts = _packed(graph)
+        names, parameters = _names(graph), Parameters(graph, Names(METHODS))
+        parts = _packed(graph, names, parameters)
         compiled.ledger.fired("unpad", "packed", LAW)
         for text, count in parts.memory.items():
             compiled.ledger.fired("schedule", "memory", f"{count} {text}")
     except Unsupported as reason:
         compiled.ledger.refused("unpad", "packed", LAW, str(reason))
+        names, parameters = _names(graph), Parameters(graph, Names(METHODS))
         try:
-            parts = examples.write(graph)
+            parts = examples.write(graph, names, parameters)
         except Unsupported as fault:
             raise error("X992", f"`{compiled.entry}` cannot be written with NumPy yet: {fault}") from None
-    return _fill(compiled, parts)
+    if compiled.decoding is not None:
+        before = dict(parameters.found)
+        try:
+            parts.stepping = stepping.write(compiled.decoding, lambda: _names(graph), parameters)
+            compiled.ledger.fired("derive_cache", "step", STEP)
+        except Unsupported as reason:
+            parameters.found = before
+            compiled.ledger.refused("derive_cache", "step", STEP, str(reason))
+    parts.prepare, needs = _prepare(graph, parameters)
+    parts.needs |= needs
+    return parts
+
+
+def _names(graph: Graph) -> Names:
+    return Names((*copying.names(), *CONSTANTS, *border_text.LOCALS, compiled_class(graph)))
 
 
 class Written:
     """What a way of writing hands to the template."""
 
-    def __init__(self, writer: Writer, prepare: list[str], call: list[str], body: list[str], needs: set[str]) -> None:
-        self.writer, self.prepare, self.call, self.body, self.needs = writer, prepare, call, body, needs
+    def __init__(self, call: list[str], body: list[str], needs: set[str]) -> None:
+        self.call, self.body, self.needs = call, body, needs
+        self.prepare: list[str] = []
         self.memory: dict[str, int] = {}
+        self.stepping: stepping.Stepping | None = None
 
 
-def _packed(graph: Graph) -> Written:
+def _packed(graph: Graph, names: Names, parameters: Parameters) -> Written:
     assert graph.batch is not None
     only_length(graph)
-    names = Names((*copying.names(), *CONSTANTS, *border_text.LOCALS, compiled_class(graph)))
-    parameters = Parameters(graph, Names(METHODS))
     writer = PackedWriter(graph, names, parameters, graph.batch)
     arguments = border_text.argument_names(graph, names)
     positions = _has_positions(graph)
@@ -95,11 +119,10 @@ def _packed(graph: Graph) -> Written:
         writer.write(f'if "{out.name}" in wanted:')
         writer.write(f'    results["{out.name}"] = {text}')
     body = _rows_function(graph, arguments, positions, writer.lines)
-    prepare, needs = _prepare(graph, parameters)
     call = [
         "    " * 2 + line if line else "" for line in border_text.packed_call(graph, arguments, _mask(graph), positions)
     ]
-    made = Written(writer, prepare, call, body, writer.used | needs | set(PACKED))
+    made = Written(call, body, writer.used | set(PACKED))
     made.memory = writer.memory()
     return made
 
@@ -183,12 +206,13 @@ class CallNames:
         return [*lines, "    **others,"] if self.others else lines
 
 
-def _fill(compiled: Compiled, parts: Any) -> str:
+def _fill(compiled: Compiled, parts: Written) -> str:
     graph, formula = compiled.graph, compiled.formula
     loss, lists = losses.parts(compiled), _listed(graph)
     name, called = compiled_class(graph), CallNames(graph, formula, loss.inputs)
     more = [name for name, used in (("listed", lists), ("grouped", formula.each)) if used]
-    needs = (*ALWAYS, *parts.needs, *loss.needs, *more)
+    decoder = parts.stepping
+    needs = (*ALWAYS, *parts.needs, *loss.needs, *more, *(decoder.needs if decoder else ()))
     library = copying.copied(needs, ("Any", "NDArray", "Path", "Sequence"))
     weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
     text = module_template("numpy").render(
@@ -217,7 +241,9 @@ def _fill(compiled: Compiled, parts: Any) -> str:
         given=called.given(),
         each=formula.each,
         call=loss.wrapped(_with_groups(_with_lists(parts.call, lists), formula.each)),
-        body=[line for lines in (*loss.methods, parts.body) for line in (*lines, "")],
+        body=[
+            line for lines in (*loss.methods, parts.body, *(decoder.methods if decoder else ())) for line in (*lines, "")
+        ],
         kernels=library.texts,
     )
     return tidy(text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
-from . import border_text, bounded, copies, copying, example_border
+from . import border_text, bounded, copies, example_border
 from .mangling import Names
 from .parameters import Parameters
 from .values import Unsupported, Value
@@ -51,22 +51,18 @@ class ExampleWriter(Writer):
         return Value("positions", "", (one["axis"],), wide=True)
 
 
-def write(graph: Graph) -> Written:
+def write(graph: Graph, names: Names, parameters: Parameters) -> Written:
     """The parts of a module that computes one example at a time."""
     from ..limits import mask_rows
-    from .emit import CONSTANTS, METHODS, Written, _has_positions, _prepare, compiled_class
+    from .emit import Written, _has_positions
 
     graph = graph.rewrite(partial(_written_out, graph.batch))
-    names = Names(
-        (*copying.names(), *CONSTANTS, "given", "wanted", "positions", "results", "example", compiled_class(graph))
-    )
     lengths: dict[str, str] = {}
     for one in graph.inputs:
         for length in border_text.lengths_of(graph, one):
             if length not in lengths:
                 lengths[length] = names.fresh(length)
                 names.fresh(f"visible_{lengths[length]}")
-    parameters = Parameters(graph, Names(METHODS))
     writer = ExampleWriter(graph, names, parameters, lengths)
     arguments = border_text.argument_names(graph, names)
     writer.indent = 2
@@ -85,10 +81,9 @@ def write(graph: Graph) -> Written:
         writer.write(f'results["{out.name}"] = np.asarray({text})')
     positions = _has_positions(graph)
     masks = {masked: mask for mask, masked in mask_rows(graph)}
-    prepare, needs = _prepare(graph, parameters)
     call = ["    " * 2 + line if line else "" for line in example_border.call(graph, lengths, masks, positions)]
     body = _function(graph, arguments, lengths, positions, writer.lines)
-    return Written(writer, prepare, call, body, writer.used | needs | set(NEEDS if lengths else NEEDS_OF_ALL))
+    return Written(call, body, writer.used | set(NEEDS if lengths else NEEDS_OF_ALL))
 
 
 def _written_out(batch: Axis | None, one: Node) -> Node:

@@ -491,8 +491,13 @@ def attention_tasks(lengths: Lengths, key_lengths: Lengths, heads: int) -> Itera
         yield lot
 
 
-def equal_runs(lengths: Lengths, key_lengths: Lengths) -> Iterator[tuple[int, int, int, int, int]]:
-    """(query row, examples, length, key row, keys) of each run of equal lengths; no empty ones."""
+def equal_runs(
+    lengths: Lengths, key_lengths: Lengths, room: int = 0
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """(query row, examples, length, key row, keys) of each run of equal lengths; no empty ones.
+
+    With a `room`, the keys of an example begin so many rows behind those of the one before.
+    """
     query = key = i = 0
     pairs = [(int(a), int(b)) for a, b in zip(lengths, key_lengths, strict=True)]
     while i < len(pairs):
@@ -503,7 +508,7 @@ def equal_runs(lengths: Lengths, key_lengths: Lengths) -> Iterator[tuple[int, in
         if length and keys:
             yield query, end - i, length, key, keys
         query += (end - i) * length
-        key += (end - i) * keys
+        key += (end - i) * (room or keys)
         i = end
 
 

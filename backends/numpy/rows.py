@@ -144,6 +144,12 @@ class RowWriter(Writer):
             return lengths.softmax_of_length(self, at)
         raise Unsupported(f"{name} along a length")
 
+    def keys(self, axis: Axis, key: Value, value: Value) -> attention.Keys:
+        """The rows that attention over `axis` looks at."""
+        if key.lead != "rows" or value.lead != "rows":
+            raise Unsupported("attention whose query or keys are not tokens")
+        return attention.Keys()
+
     def _has_queries(self, at: Mapping[str, Node]) -> bool:
         """Whether each example asks; pooling has one query for all, and scores that are no product have none."""
         return "query" in at and self.batch in at["query"].axes

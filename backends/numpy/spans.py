@@ -43,6 +43,7 @@ class Block(NamedTuple):
     end: int
     low: int
     high: int
+    room: int  # rows from one example's first key to the next one's
 
     @property
     def rows(self) -> tuple[int, int, int]:
@@ -57,7 +58,7 @@ class Block(NamedTuple):
 
     def seen(self, x: NDArray[Any]) -> NDArray[Any]:
         """x[row, …] → [example, key, …], the block's."""
-        return x[self.key : self.key + self.examples * self.keys].reshape(self.examples, self.keys, *x.shape[1:])[
+        return x[self.key : self.key + self.examples * self.room].reshape(self.examples, self.room, *x.shape[1:])[
             :, self.low : self.high
         ]
 
@@ -76,16 +77,18 @@ def attention_within(
     key_lengths: Lengths | None = None,
     full: bool = False,
     out: FloatArray | None = None,
+    room: int = 0,
 ) -> FloatArray:
     """As `attention`, of the keys first[row] ≤ j < stop[row] alone (either may be left out).
 
     `see` and `bias` are arrays over one example's queries and keys, or functions of a block's places of queries and
-    keys and of the lengths of both. `full` promises that every query sees a key: there is no sum of 0 to guard.
+    keys and of the lengths of both. `full` promises that every query sees a key: there is no sum of 0 to guard. With a
+    `room`, the keys of an example begin so many rows behind those of the one before.
     """
     result: FloatArray = np.empty(Q.shape[:-1] + V.shape[-1:], Q.dtype) if out is None else out
     if Q.dtype == np.float16:
         q, k, v = Q.astype(np.float32), K.astype(np.float32), V.astype(np.float32)
-        result[...] = attention_within(q, k, v, lengths, scale, first, stop, see, hidden, bias, key_lengths, full)
+        result[...] = attention_within(q, k, v, lengths, scale, first, stop, see, hidden, bias, key_lengths, full, None, room)
         return result
     queries = Q if Q.ndim == 4 else Q[:, :, None]
     heads = result.reshape(queries.shape[:-1] + V.shape[-1:])
@@ -94,7 +97,8 @@ def attention_within(
         heads.fill(0)
         sums.fill(1)
     per_pair = queries.shape[1] * queries.shape[2]
-    for blocks in span_blocks(lengths, lengths if key_lengths is None else key_lengths, per_pair, first, stop):
+    keys = lengths if key_lengths is None else key_lengths
+    for blocks in span_blocks(lengths, keys, per_pair, first, stop, room):
         flat, scores = span_scores(queries, K, blocks)
         if scale != 1:
             flat *= scale
@@ -118,18 +122,19 @@ def attention_within(
 
 
 def span_blocks(
-    lengths: Lengths, key_lengths: Lengths, heads: int, first: IntArray | None, stop: IntArray | None
+    lengths: Lengths, key_lengths: Lengths, heads: int, first: IntArray | None, stop: IntArray | None, room: int = 0
 ) -> Iterator[list[Block]]:
     """Blocks of queries with the keys between their bounds, in lots of about SCORES scores."""
     lot: list[Block] = []
     held = 0
-    for query, count, length, key, keys in equal_runs(lengths, key_lengths):
+    for query, count, length, key, keys in equal_runs(lengths, key_lengths, room):
         height = min(length, QUERIES, max(1, SCORES // (heads * keys)))
         several = max(1, SCORES // (heads * height * keys))
         for i in range(0, count, several):
-            here = query + i * length, key + i * keys, min(several, count - i), length, keys
+            here = query + i * length, key + i * (room or keys), min(several, count - i), length, keys
             for begin in range(0, length, height):
-                block = bounded_block(Block(*here, begin, min(begin + height, length), 0, keys), first, stop)
+                end = min(begin + height, length)
+                block = bounded_block(Block(*here, begin, end, 0, keys, room or keys), first, stop)
                 if block.low >= block.high:
                     continue
                 size = heads * block.examples * (block.end - block.begin) * (block.high - block.low)
