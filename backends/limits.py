@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..compiler import kernels
-from ..compiler.ir import Graph, Input, Node, const, walk_all
+from ..compiler.ir import Axis, Graph, Input, Node, const, walk_all
 from ..compiler.passes.running import added
 from ..compiler.reference import MASKS, length_names
 from .numpy.border import InputRow, LimitRow, MaskRow
@@ -70,14 +70,17 @@ def checked_picks(graph: Graph) -> set[Node]:
     nodes = list(walk_all(graph.roots))
     guarded = {arg for one in nodes if one.op == "map" and one["fn"] == "where" for arg in one.args[1:]}
     picks = [one for one in nodes if one.op == "pick" and one.args[0].op == "weight" and one not in guarded]
-    return {one for one in picks if all(_is_checked(place) for place in one.args[1:])}
+    return {one for one in picks if all(map(_is_checked, one["keys"], one.args[1:]))}
 
 
-def _is_checked(place: Node) -> bool:
-    """Whether the place is an input, and what stands in where it is not given, if anything, is checked too."""
+def _is_checked(axis: Axis, place: Node) -> bool:
+    """Whether the place is an input, and what stands in where it is not given, if anything, is a row, too."""
     source, here = _source(place), _bare(place)
-    computed = here.op == "input" and any(arg.op != "const" for arg in here.args)
-    return source is not None and source[1] >= 0 and (not computed or _counted(place) is not None)
+    if source is None or source[1] < 0:
+        return False
+    if here.op == "input" and here.args and here.args[0].op == "const":
+        return isinstance(axis.size, int) and 0 <= here.args[0]["value"] + source[1] < axis.size
+    return here.op != "input" or not here.args or _counted(place) is not None
 
 
 def _bare(one: Node) -> Node:

@@ -92,13 +92,30 @@ def weight(scope: Scope, decl: s.WeightDecl, name: str) -> Value:
     homes = _homes(scope, decl, axes)
     made = ir.weight(path, (*stack, *(homes[axis] for axis in axes)))
     if path not in scope.session.weights:
-        init = printed(decl.init) if decl.init is not None else ""
+        init = _initial(scope, decl.init)
         home = map_.renamed(homes) if map_ else None
         ins, outs = (home.ins, home.outs) if home else ((), None)
         scope.session.weights[path] = Weight(path, made.axes, stack, ins, outs, init, decl.span)
         scope.origin(made, decl.span, name)
     here = {home: axis for axis, home in homes.items() if home != axis}
     return Tensor(ir.rename(chosen(scope, made, scope.outer), here), map=map_)
+
+
+def _initial(scope: Scope, init: s.Expr | None) -> str:
+    """The initialiser as text, with the numbers that config makes of its arguments: normal(0.02 / √layers)."""
+    if not isinstance(init, s.Call):
+        return printed(init) if init is not None else ""
+    from .scope import config_scope
+
+    found = [
+        expressions.lower(config_scope(scope.config), one.value) if not isinstance(one.value, s.Number) else None
+        for one in init.args
+    ]
+    told = [
+        repr(float(value)) if isinstance(value, Fraction | float) else printed(one.value)
+        for one, value in zip(init.args, found, strict=True)
+    ]
+    return f"{printed(init.function)}({', '.join(told)})"
 
 
 def _homes(scope: Scope, decl: s.WeightDecl, axes: tuple[Axis, ...]) -> dict[Axis, Axis]:

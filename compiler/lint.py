@@ -134,7 +134,7 @@ def _unused(entry: Entry, module: Module, outside: frozenset[str]) -> Iterator[D
     body = definition.body
     loops = tuple(one for one in body.where if isinstance(one, s.Loop))
     bounds = [part for one in parts(loops) if isinstance(one, s.Loop) for part in (one.start, one.stop)]
-    read = used_names([definition.outputs, bounds]) | _defaults(definition) | outside
+    read = used_names([definition.outputs, body.shows, bounds]) | _defaults(definition) | outside
     by: dict[str, set[str]] = {}
     for statement in _flat(body.where):
         for name in used_names([statement.value, statement.brackets, statement.params]):

@@ -62,12 +62,16 @@ def gather(x: Tensor, *index: Tensor) -> Tensor:
 
 
 def taken(x: Tensor, *index: Tensor) -> Tensor:
-    """x[i, j, …] for labels, which align; NaN where one is out of range, unless a condition leaves it out."""
+    """x[i, j, …] for labels, which align; NaN where one is out of range, unless a condition leaves it out.
+
+    Of whole numbers, which have no NaN, it is the least: no place of anything.
+    """
     found = gather(x, *index)
     bad = torch.zeros((), dtype=torch.bool, device=x.device)
     for i, size in zip(index, x.shape, strict=False):
         bad = bad | (i < 0) | (i >= size)
-    return found.masked_fill(bad.reshape(bad.shape + (1,) * (found.dim() - bad.dim())), float("nan"))
+    none = float("nan") if found.is_floating_point() else torch.iinfo(found.dtype).min
+    return found.masked_fill(bad.reshape(bad.shape + (1,) * (found.dim() - bad.dim())), none)
 
 
 def masked_softmax(x: Tensor, see: Tensor) -> Tensor:

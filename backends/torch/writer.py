@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Length, Node, walk
 from ...compiler.passes.parameters import is_parameter
+from ..limits import checked_picks
 from ..numpy import loops
 from ..numpy.literals import number
 from ..numpy.mangling import Names
@@ -35,6 +36,7 @@ class TorchWriter(Writer):
         super().__init__(graph, names, None, graph.batch)
         self.weights, self.length_texts = weights, lengths
         self.absorbed: set[Node] = set()
+        self.checked = checked_picks(graph)
 
     def shape(self, one: Node) -> tuple[str, Dims]:
         return "", one.axes
@@ -219,7 +221,7 @@ class TorchWriter(Writer):
         indices = [self._place(key, self.value(arg)) for key, arg in zip(keys, one.args[1:], strict=True)]
         if len(keys) == 1 and one.args[0].op == "weight" and len(base.dims) == 2 and base.dims[0] == keys[0]:
             text = indices[0].text
-            if one.args[1].op not in ("input", "position"):  # a computed place: beyond an example it may be anything
+            if one.args[1].op not in ("input", "position") or one not in self.checked:  # anything beyond an example
                 text = f"{indices[0].wrapped}.long().clamp(0, {int(self.size(keys[0])) - 1})"
             return Value(f"F.embedding({text}, {base.text})", indices[0].lead, (*indices[0].dims, base.dims[1]))
         if base.lead:
@@ -234,7 +236,7 @@ class TorchWriter(Writer):
         texts = [f"torch.as_tensor({v.text}, device=device)" if s else "" for v, s in zip(indices, scalar, strict=True)]
         texts = [text or self.fit(value, lead, at) for text, value in zip(texts, indices, strict=True)]
         self.need(self.picker)
-        return Value(f"{self.picker}({base.text}, {', '.join(texts)})", lead, (*at, *rest))
+        return Value(f"{self.picker}({base.text}, {', '.join(texts)})", lead, (*at, *rest), wide=base.wide)
 
     def _same_for_all(self, base: Value, keys: Dims, indices: list[Value]) -> Value:
         """One axis of rows (or examples) picked by numbers along one axis."""

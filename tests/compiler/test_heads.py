@@ -108,6 +108,16 @@ def test_a_head_shows_what_it_stands_on() -> None:
     assert set(found) == {"total", "steps"}
 
 
+def test_what_is_only_shown_is_used() -> None:
+    text = BASE.replace("        for l in layers:\n", "        for l in layers:\n            before = h[l]\n")
+    with pytest.raises(TransformulaError, match="`before` is defined and never used"):
+        check(text)
+    text = text.replace("[x; u; h]", "[before; h[layers]]")
+    check(text)
+    found = run(text, "Net", {"inputs": X}, ("both", "states"))
+    np.testing.assert_allclose(found["both"], found["states"], atol=0)
+
+
 def test_nobody_pays_for_what_is_not_asked_for() -> None:
     plain = compile_graph(BASE, until="formula").formula
     shown = compile_graph(BASE, until="formula", shows=["steps"]).formula

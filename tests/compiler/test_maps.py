@@ -189,3 +189,11 @@ def test_the_paths_and_initialisers_of_weights() -> None:
         one.name: (one.init, [a.name for a in one.ins], one.outs is None) for one in lowered(text).weights
     }
     assert found == {"b.W": ("normal(0.02)", ["d"], False), "b.b": ("0", [], True)}
+
+
+def test_config_makes_the_numbers_of_an_initialiser() -> None:
+    text = block("seq, dk", "x @ W", "W : [d → dk] ~ normal(0.02 / √(2 * layers))")
+    text = text.replace("config\n", "config\n    layers = 8\n")
+    assert [one.init for one in lowered(text).weights] == ["normal(0.005)"]
+    assert [one.init for one in lowered(text, layers=2).weights] == ["normal(0.01)"]
+    assert codes(text.replace("2 * layers", "2 * lairs")) == {"N201"}

@@ -1,0 +1,171 @@
+"""specs/gpt2.formula against the library's GPT-2."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+import transformula
+from tests.specs.peers import MASK, Array, agree, batch, names_match, saved
+from tests.specs.test_losses import BACKENDS, close, theirs
+from transformula import TransformulaError
+
+TINY: dict[str, Any] = {
+    "vocab_size": 31,
+    "n_embd": 12,
+    "n_layer": 3,
+    "n_head": 3,
+    "n_positions": 16,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "GPT2Model": {},
+    "GPT2LMHeadModel": {},
+}
+UNUSUAL: list[dict[str, Any]] = [
+    {"tie_word_embeddings": False, "n_inner": 5},
+    {"scale_attn_by_inverse_layer_idx": True, "activation_function": "gelu"},
+    {"scale_attn_weights": False, "activation_function": "relu", "layer_norm_epsilon": 0.5},
+    {"scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True, "n_layer": 4},
+    {"reorder_and_upcast_attn": False, "n_head": 1, "n_embd": 7, "activation_function": "silu"},
+    {"n_head": 12, "n_positions": 7, "activation_function": "quick_gelu"},
+    {"n_layer": 1, "n_inner": 1, "vocab_size": 5, "activation_function": "tanh"},
+    {"n_embd": 1, "n_head": 1, "layer_norm_epsilon": 1e-12, "activation_function": "gelu_pytorch_tanh"},
+    {"n_layer": 0},
+    {"resid_pdrop": 0.5, "attn_pdrop": 0.5, "embd_pdrop": 0.5, "activation_function": "swish"},
+]
+
+
+def folder_of(path: Path, kind: str, **more: Any) -> Path:
+    return saved(path, kind, transformers.GPT2Config(**{**TINY, **more}))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_models(tmp_path: Path, kind: str) -> None:
+    folder = folder_of(tmp_path, kind, **MODELS[kind])
+    names_match(folder)
+    agree(folder, kind, batch(31))
+
+
+@pytest.mark.parametrize("more", UNUSUAL, ids=str)
+def test_unusual(tmp_path: Path, more: dict[str, Any]) -> None:
+    folder = folder_of(tmp_path, "GPT2LMHeadModel", **more)
+    agree(folder, "GPT2LMHeadModel", batch(more.get("vocab_size", 31)))
+
+
+def test_segments_are_rows_of_the_tokens_table(tmp_path: Path) -> None:
+    """Those that are given are added; where none are, nothing is."""
+    folder = folder_of(tmp_path, "GPT2LMHeadModel")
+    agree(folder, "GPT2LMHeadModel", batch(31, types=31))
+    for backend in BACKENDS:
+        model = transformula.load(folder, backend=backend, dtype="float64")
+        plain, none = model([[3, 4]])["logits"], model([[3, 4]], token_type_ids=[[-1, -1]])["logits"]
+        np.testing.assert_array_equal(np.asarray(plain), np.asarray(none))
+        if backend != "torch":
+            with pytest.raises((TransformulaError, ValueError), match="does not exist"):
+                model([[3, 4]], token_type_ids=[[0, 31]])
+
+
+def test_scores_in_float32_change_nothing_but_rounding(tmp_path: Path) -> None:
+    """reorder_and_upcast_attn is about numbers of half width; the library knows it in its eager attention only."""
+    folder = folder_of(tmp_path, "GPT2Model", reorder_and_upcast_attn=True)
+    model = transformula.load(folder, dtype="float64")
+    assert model.unused_config_keys == []
+    ids = batch(31)["input_ids"][:1]
+    for attention, dtype, bound in (("sdpa", torch.float64, 1e-10), ("eager", torch.float32, 1e-4)):
+        peer = transformers.GPT2Model.from_pretrained(folder, dtype=dtype, attn_implementation=attention).eval()
+        with torch.inference_mode():
+            wanted = peer(torch.from_numpy(ids)).last_hidden_state.numpy()
+        np.testing.assert_allclose(model(ids)["last_hidden_state"], wanted, rtol=0, atol=bound)
+
+
+# ------------------------------------------------------------------------------------------------------- weights
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("prefix", ["", "transformer."])
+def test_prefixes(tmp_path: Path, tied: bool, prefix: str) -> None:
+    """Old files have no prefix, and the buffers of their masks."""
+    folder = folder_of(tmp_path, "GPT2LMHeadModel", tie_word_embeddings=tied)
+    wanted = transformula.load(folder)([[1, 2]])["logits"]
+    path = folder / "model.safetensors"
+    stored = {prefix + name.removeprefix("transformer."): value for name, value in load_file(path).items()}
+    if not tied:
+        stored["lm_head.weight"] = stored.pop(f"{prefix}lm_head.weight")
+    for layer in range(3):
+        stored[f"{prefix}h.{layer}.attn.bias"] = np.tril(np.ones((1, 1, 16, 16), np.float32))
+        stored[f"{prefix}h.{layer}.attn.masked_bias"] = np.array(-1e4, np.float32)
+    save_file(stored, path)
+    model = transformula.load(folder)
+    np.testing.assert_array_equal(model([[1, 2]])["logits"], wanted)
+    base = transformula.load(folder, entry="GPT2Model", strict=tied)
+    assert set(base([[1, 2]])) == {"last_hidden_state"}
+    assert model.unused_weights == []
+
+
+def test_a_tied_head_that_is_stored_all_the_same(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "GPT2LMHeadModel")
+    wanted = transformula.load(folder)([[1, 2]])["logits"]
+    stored = load_file(folder / "model.safetensors")
+    save_file({**stored, "lm_head.weight": stored["transformer.wte.weight"]}, folder / "model.safetensors")
+    np.testing.assert_array_equal(transformula.load(folder)([[1, 2]])["logits"], wanted)
+    save_file({**stored, "lm_head.weight": stored["transformer.wte.weight"] + 1}, folder / "model.safetensors")
+    with pytest.raises(TransformulaError, match=r"'lm_head.weight' are both gpt2.E, one weight"):
+        transformula.load(folder)
+
+
+def test_a_weight_that_lies_the_other_way_is_told(tmp_path: Path) -> None:
+    """c_attn is [in, out], unlike the weights of other models."""
+    folder = folder_of(tmp_path, "GPT2Model")
+    stored = load_file(folder / "model.safetensors")
+    name = "h.1.attn.c_attn.weight"
+    save_file({**stored, name: np.ascontiguousarray(stored[name].T)}, folder / "model.safetensors")
+    with pytest.raises(TransformulaError, match=r"is \[36, 12\], .* wants \[d, \(parts head dk\)\] = \[12, 36\]"):
+        transformula.load(folder)
+
+
+# -------------------------------------------------------------------------------------------------------- losses
+
+
+def labels(low: int = 0) -> Array:
+    """Labels of tokens, some of them -100, as is all padding."""
+    draw = np.random.default_rng(5)
+    return np.where((draw.random(MASK.shape) < 0.7) & (MASK != 0), draw.integers(low, 31, MASK.shape), -100)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_causal_loss(tmp_path: Path, tied: bool) -> None:
+    """Labels are those of the same places: the model moves them, and the last token foretells nothing."""
+    folder = folder_of(tmp_path, "GPT2LMHeadModel", tie_word_embeddings=tied)
+    whole = {name: value[:2] for name, value in {**batch(31), "labels": labels()}.items()}
+    wanted = theirs(folder, "GPT2LMHeadModel", whole).loss
+    for backend in BACKENDS:
+        model = transformula.load(folder, backend=backend, dtype="float64")
+        found = model(**whole)
+        assert list(found) == ["loss", "logits"]
+        np.testing.assert_allclose(float(found["loss"]), float(wanted), rtol=0, atol=1e-6)  # theirs is a float32
+        logits = torch.as_tensor(found["logits"])[:, :-1].flatten(0, 1)
+        exact = torch.nn.functional.cross_entropy(logits, torch.from_numpy(whole["labels"])[:, 1:].flatten())
+        close(found["loss"], exact, backend)
+
+
+def test_loss_of_nothing(tmp_path: Path) -> None:
+    """A text of one token foretells nothing."""
+    folder = folder_of(tmp_path, "GPT2LMHeadModel")
+    for backend in BACKENDS:
+        assert float(transformula.load(folder, backend=backend)([[3]], labels=[[3]])["loss"]) == 0
+
+
+def test_labels_are_never_rounded(tmp_path: Path) -> None:
+    """In a module of half width, too: 999 is no number of bfloat16."""
+    folder = folder_of(tmp_path, "GPT2LMHeadModel", vocab_size=1000)
+    model = transformula.load(folder, backend="torch", dtype="bfloat16")
+    ids = np.array([[3, 999, 998, 997]])
+    found = model(ids, labels=ids)
+    wanted = torch.nn.functional.cross_entropy(found["logits"][0, :-1].double(), torch.tensor([999, 998, 997]))
+    assert abs(float(found["loss"]) - float(wanted)) < 0.02 * float(wanted)
