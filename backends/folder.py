@@ -40,7 +40,8 @@ HARMLESS = frozenset((
     "chunk_size_feed_forward", "classifier_dropout", "cross_attention_hidden_size", "decoder_start_token_id",
     "directionality", "diversity_penalty", "do_sample", "dtype", "early_stopping",
     "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty", "finetuning_task",
-    "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label", "initializer_range",
+    "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label", "init_std",
+    "initializer_factor", "initializer_range",
     "is_encoder_decoder", "keys_to_ignore_at_inference", "label2id", "legacy", "length_penalty", "max_length",
     "min_length", "model_type", "n_ctx", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_labels",
     "num_return_sequences", "output_attentions", "output_hidden_states", "output_past", "output_scores",
@@ -56,6 +57,9 @@ HARMLESS = frozenset((
     "use_cache", "use_return_dict",
 ))  # fmt: skip
 """Keys that say nothing about what the forward pass computes."""
+
+AT_REST = {"encoder_layerdrop": 0, "decoder_layerdrop": 0}
+"""Keys that say nothing with these values."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ def refuse_values(config: Mapping[str, Any], module: Module) -> None:
 
 def unused_keys(config: Mapping[str, Any], unread: list[str]) -> list[str]:
     """The keys of config.json that nothing read and that may matter."""
-    return [key for key in unread if key not in HARMLESS and key not in REFUSED]
+    return [key for key in unread if key not in HARMLESS and key not in REFUSED and AT_REST.get(key, ...) != config[key]]
 
 
 # --------------------------------------------------------------------------------------------- spec and model

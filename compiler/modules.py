@@ -251,9 +251,13 @@ class Loader:
             raise
         for name in item.names:
             self._once(seen, name)
+            if name.name in other.choices:
+                module.choices[name.name] = other.choices[name.name]
+                continue
             if name.name not in other.entries:
                 module.broken.add(name.name)
-                advice = did_you_mean(name.name, other.entries) or f"It has {', '.join(other.entries)}."
+                known = [*other.entries, *other.choices]
+                advice = did_you_mean(name.name, known) or f"It has {', '.join(known)}."
                 told = Diagnostic("N206", f"`{item.module.name}` has no `{name.name}`", name.span, help=advice)
                 self.diagnostics.add(told)
                 continue

@@ -80,7 +80,7 @@ def agree(folder: Path, kind: str, given: dict[str, Array], tolerance: float = 1
     """Every result, of the formulas and of the generated module, in both precisions, at each real token."""
     wanted = alone(folder, kind, given)
     largest = {name: max(np.abs(one[name]).max() for _, one in wanted) for name in wanted[0][1]}
-    for told, dtype, found in _found(folder, given):
+    for told, dtype, found in found_by_all(folder, given):
         assert set(found) == set(largest)
         for name, value in found.items():
             bound = tolerance if dtype == "float64" else 1e-4 * largest[name]
@@ -93,7 +93,7 @@ def agree(folder: Path, kind: str, given: dict[str, Array], tolerance: float = 1
                 np.testing.assert_allclose(ours, theirs, rtol=0, atol=bound, err_msg=what)
 
 
-def _found(folder: Path, given: dict[str, Array]) -> Iterator[tuple[str, str, dict[str, Array]]]:
+def found_by_all(folder: Path, given: dict[str, Array]) -> Iterator[tuple[str, str, dict[str, Array]]]:
     """The reference's results, those of a loaded model, and of its module alone in the other precision."""
     formulas = transformula.load(folder, backend="reference")
     assert formulas.unused_config_keys == []
