@@ -20,15 +20,16 @@ from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
 from ..numpy.values import Unsupported
 from ..pages import module_template, tidy
-from . import bounded, packed
+from . import bounded, packed, stepping
 from .border import Border, bind_inputs, border_names, entering, result
 from .losses import Losses
 from .reserved import LOCALS, METHODS, PACKED_LOCALS
 from .weights import WeightNames
 from .writer import TorchWriter
 
+STEP = "a step computes new tokens alone"
 LAYOUTS = ("padded", "packed")
-LIBRARY = Library("transformula.backends.torch", ("functions", "packing", "spans"))
+LIBRARY = Library("transformula.backends.torch", ("functions", "packing", "spans", "caching"))
 SKIP = ("inference", "deadness", "fold_scales", "merge_projections", "fuse", "unpad", "schedule")
 """The module can be trained, so dropout stays; all parameters stay and learn; torch looks after memory."""
 
@@ -91,7 +92,8 @@ def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
     results, lines = _results(parts, losses, names, graph.each)
     tail = losses.lines(at, weights, results, parts.enter)
     count = sum(math.prod(_shape(w, weights)) * math.prod(_whole(a.size) for a in w.stack) for w in graph.weights)
-    library = LIBRARY.copied({*parts.needs, *losses.used, *(["grouped"] if graph.each else [])})
+    decoding = _decoding(compiled, weights)
+    library = LIBRARY.copied({*parts.needs, *losses.used, *(["grouped"] if graph.each else []), *decoding.needs})
     text = module_template("torch").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a PyTorch module, generated from its formulas.",
         count=f"{count:,}",
@@ -108,10 +110,24 @@ def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
         body=parts.forward + ["    " * 2 + line for line in lines],
         results=[f'"{name}": {text},' for name, text in results.items()],
         losses=tail,
-        methods=parts.methods,
+        methods=[*parts.methods, *([""] if parts.methods and decoding.lines else []), *decoding.lines],
         functions=library.texts,
     )
     return tidy(text)
+
+
+def _decoding(compiled: Compiled, weights: WeightNames) -> stepping.Stepping:
+    """The methods that decode step by step; none for a model that does not."""
+    if compiled.decoding is None:
+        return stepping.Stepping([], set())
+    taken = (*LOCALS, *PACKED_LOCALS, *LIBRARY.names(), *METHODS, "rows", "cache")
+    try:
+        made = stepping.write(compiled.decoding, lambda: Names(taken), weights, _one_weight(compiled.graph, weights))
+    except Unsupported as reason:
+        compiled.ledger.refused("derive_cache", "step", STEP, str(reason))
+        return stepping.Stepping([], set())
+    compiled.ledger.fired("derive_cache", "step", STEP)
+    return made
 
 
 def _results(parts: Parts, losses: Losses, names: Names, each: str) -> tuple[dict[str, str], list[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
@@ -157,6 +158,30 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     rate = writer.value(at["drop"]) if "drop" in at else None
     if "scores" in at or (rate is not None and not rate.number):  # it takes one rate for all entries
         return writer.value(kernel_table.expanded(one))
+
+    def call(sides: Sides, q: str, k: str, v: str) -> str:
+        if one.get("form") is not None:
+            return bounded.call(writer, one, (q, k, v), rate, sides.heads)
+        arguments = [q, k, v, f"attn_mask={_mask(writer, at, one['axis'], (*sides.lead, sides.row, one['axis']))}"]
+        arguments += [] if rate is None else [f"dropout_p={rate.text} if self.training else 0.0"]
+        return f"F.scaled_dot_product_attention({', '.join(arguments)}, scale={float(one['scale'])!r})"
+
+    return call_of(writer, one, at, call) or writer.value(kernel_table.expanded(one))
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The axes of attention: batch and heads, and that of the queries."""
+
+    lead: tuple[Axis, ...]
+    heads: tuple[Axis, ...]
+    row: Axis
+
+
+def call_of(
+    writer: TorchWriter, one: Node, at: Parts, call: Callable[[Sides, str, str, str], str]
+) -> Value | None:
+    """What `call` makes of query, key and value as [batch, heads, place, width]; None where they have no such form."""
     query, key, value = (writer.real(writer.value(at[role])) for role in ("query", "key", "value"))
     axis, width = one["axis"], one["width"]
     own = tuple(a for a in value.dims if a not in key.dims)
@@ -164,7 +189,7 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     rows = [a for a in query.dims if a.ragged and a != writer.batch] or [Axis("row", 1)]  # one query, of no axis
     heads = tuple(a for a in query.dims if a not in (writer.batch, width, *rows))
     if len(rows) != 1 or writer.batch not in query.dims or (len(own) > 1) or (width in value.dims and own):
-        return writer.value(kernel_table.expanded(one))  # as in pooling by one query for all examples
+        return None  # as in pooling by one query for all examples
     assert writer.batch is not None
     lead = (writer.batch, *heads)
     q = aligned(query, "", (*lead, rows[0], width))
@@ -175,13 +200,7 @@ def attention(writer: TorchWriter, one: Node, at: Parts) -> Value:
     if any(not set(heads) <= set(part.dims) for part in (key, value)):  # grouped queries: a key serves a group
         k = f"{k}.expand({', '.join([*sizes, writer.size(axis), writer.size(width)])})"
         v = f"{v}.expand({', '.join([*sizes, writer.size(axis), writer.size(depth)])})"
-    if one.get("form") is not None:
-        text = bounded.call(writer, one, (q, k, v), rate, heads)
-    else:
-        arguments = [q, k, v, f"attn_mask={_mask(writer, at, axis, (*lead, rows[0], axis))}"]
-        arguments += [] if rate is None else [f"dropout_p={rate.text} if self.training else 0.0"]
-        text = f"F.scaled_dot_product_attention({', '.join(arguments)}, scale={float(one['scale'])!r})"
-    made = Value(text, "", (*lead, rows[0], depth), reorder="permute")
+    made = Value(call(Sides(lead, heads, rows[0]), q, k, v), "", (*lead, rows[0], depth), reorder="permute")
     if one_row:
         made = Value(f"{made.wrapped}[..., 0, :]", "", (*lead, depth), reorder="permute")
     back = tuple(a for a in query.dims if a != width)

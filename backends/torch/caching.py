@@ -1,0 +1,143 @@
+"""Run-time memory of texts that are decoded: rows that earlier steps kept, and the step over them.
+
+Copied into generated modules as functions.py is. Examples stand at the left: row r of example b is [b, r, …], and of the
+rows that there are, `count` are the example's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Key = tuple[Any, ...]  # the name of a value, and the numbers of the steps whose it is
+
+
+class Rows:
+    """The rows along one length: how many each example has, which of them nobody may see, and the values."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self.keys, self.before, self.new = room, 0, 0, 0
+        self.even = True  # all examples have `keys` rows, and all may be seen
+        self.count = self.visible = self.at = self.own = torch.empty(0)
+        self.values: dict[Key, Tensor] = {}
+
+    def advance(self, new: Tensor, counts: Tensor | None, hidden: Tensor | None) -> None:
+        """Counts the rows of new[batch, tokens]: `counts` of each example (all, if None); `hidden` may not be seen."""
+        batch, self.new, device = new.shape[0], new.shape[1], new.device
+        if not self.keys:
+            self.count = torch.zeros(batch, dtype=torch.long, device=device)
+            self.visible = torch.zeros(batch, 0, dtype=torch.bool, device=device)
+        start, self.before = self.count, self.keys
+        self.own = own = torch.full_like(start, self.new) if counts is None else counts.to(start)
+        self.even = self.even and hidden is None and (counts is None or bool((own == self.new).all()))
+        self.count = start + own
+        self.keys = self.before + self.new if self.even else int(self.count.max())
+        self.room = self.room if self.before + self.new <= self.room else max(self.before + self.new, 2 * self.room)
+        self.at = start[:, None] + torch.arange(self.new, device=device)
+        real = torch.arange(self.new, device=device) < own[:, None]
+        seen = torch.zeros(batch, self.before + self.new, dtype=torch.bool, device=device)
+        seen[:, : self.visible.shape[1]] = self.visible
+        seen.scatter_(1, self.at, real if hidden is None else real & ~hidden)
+        self.visible = seen[:, : self.keys]
+
+    def append(self, key: Key, value: Tensor) -> Tensor:
+        """All rows of a value, the new ones among them; value[batch, new, …] are those."""
+        rows = self.values.get(key)
+        if rows is None or rows.shape[1] < self.room:
+            more = value.new_zeros((value.shape[0], self.room, *value.shape[2:]))
+            if rows is not None:
+                more[:, : self.before] = rows[:, : self.before]
+            rows = self.values[key] = more
+        if self.even:
+            rows[:, self.before : self.keys] = value
+        else:
+            rows[torch.arange(len(rows), device=rows.device)[:, None], self.at] = value
+        return rows[:, : self.keys]
+
+    def take(self, chosen: Tensor) -> None:
+        """These examples alone, in this order."""
+        self.count, self.visible = self.count[chosen], self.visible[chosen]
+        if not self.even and len(chosen):
+            self.keys = int(self.count.max())
+            self.visible = self.visible[:, : self.keys]
+            self.even = bool(self.visible.all())
+        self.values = {key: rows[chosen] for key, rows in self.values.items()}
+
+
+class Cache:
+    """What a batch of texts has computed so far: rows by length, and what was computed once before the first token."""
+
+    def __init__(self, room: int = 64) -> None:
+        self.room = max(room, 1)
+        self.rows: dict[str, Rows] = {}
+        self.values: dict[Key, tuple[Tensor, bool]] = {}  # and whether each example has its own
+        self.held: dict[str, tuple[Tensor, ...]] = {}  # the places of another input's length
+        self.masked: dict[str, bool] = {}
+
+    def along(self, length: str) -> Rows:
+        """The rows along a length."""
+        return self.rows.setdefault(length, Rows(self.room))
+
+    def hold(self, length: str, masked: bool, *places: Tensor) -> None:
+        """What is known of the places along the length of another input."""
+        self.masked[length], self.held[length] = masked, places
+
+    def keep(self, key: Key, value: Tensor, own: bool) -> Tensor:
+        """The value, for later steps; `own`: each example has its entry, in front."""
+        self.values[key] = value, own
+        return value
+
+    def take(self, chosen: Tensor) -> None:
+        """These examples alone, in this order; one may come several times."""
+        for rows in self.rows.values():
+            rows.take(chosen)
+        self.values = {key: (value[chosen] if own else value, own) for key, (value, own) in self.values.items()}
+        self.held = {length: tuple(one[chosen] for one in places) for length, places in self.held.items()}
+
+
+class Cached:
+    """Decodes a batch step by step: each `feed` computes its new tokens alone, over what the steps before kept."""
+
+    def __init__(self, step: Callable[[Cache, Tensor, Rows], Tensor], cache: Cache, length: str, limit: int) -> None:
+        self.step, self.cache, self.limit = step, cache, limit
+        self.rows = cache.along(length)
+
+    def feed(self, ids: Tensor, counts: Tensor | None = None, hidden: Tensor | None = None) -> Tensor:
+        """logits[example, vocab] after each example's last new token.
+
+        `ids[example, new]` begin at the left, `counts` of them are real (all, if none are given); `hidden` marks tokens
+        that no later one may see. Raises ValueError for ids outside the table.
+        """
+        with torch.inference_mode():
+            if not bool(((ids >= 0) & (ids < self.limit)).all()):
+                raise ValueError(f"a new token is none of 0 … {self.limit - 1}")
+            self.rows.advance(ids, counts, hidden)
+            return self.step(self.cache, ids, self.rows)
+
+    def take(self, rows: Tensor) -> None:
+        """These examples alone, in this order; one may come several times."""
+        with torch.inference_mode():
+            self.cache.take(rows)
+
+
+def kept_attention(
+    q: Tensor, k: Tensor, v: Tensor, rows: Rows, scale: float, before: int | None = None, last: bool = False
+) -> Tensor:
+    """A @[key] V over [batch, head, new, width]: a new token sees the kept rows up to its own, or `before` of them.
+
+    `last`: the query is each example's last token alone. Where all examples have as many rows, one token sees them all.
+    """
+    within = before is None or rows.keys <= before + 1
+    if rows.even and within and (rows.new == 1 or last):
+        return F.scaled_dot_product_attention(q, k, v, scale=scale)
+    if rows.even and within and not rows.before:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    own = (rows.count - 1)[:, None] if last else rows.at
+    gap = own[:, :, None] - torch.arange(rows.keys, device=q.device)
+    near = rows.visible[:, None] & (gap >= 0)
+    near = near if before is None else near & (gap <= before)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=near[:, None], scale=scale)

@@ -1,0 +1,263 @@
+"""A derived step as methods of an nn.Module: a padded batch of new tokens, over rows that `Cache` keeps.
+
+`begin` computes what no token goes into, `step` the new rows. Kept rows stand as [batch, keys, …], so whatever works on
+padded batches works on them; attention within causal bounds of kept rows needs no table where all examples are alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ...compiler import kernels as kernel_table
+from ...compiler.affine import Form, form
+from ...compiler.decoding import Decoding
+from ...compiler.ir import Axis, Graph, Length, Node, index, size, walk_all
+from ..limits import limit_rows, mask_rows
+from ..numpy.border_text import header
+from ..numpy.mangling import Names
+from ..numpy.values import Unsupported, Value, aligned
+from . import kernels
+from .border import bind_inputs, border_names, entering
+from .weights import WeightNames
+from .writer import TorchWriter
+
+EACH = ("visible", "masked", "index", "count", "first")
+
+
+class StepWriter(TorchWriter):
+    """Writes the body of `step` or `begin`; `rows` is the variable of the kept rows of a length."""
+
+    rows: dict[str, str]
+
+    def _append(self, one: Node) -> Value:
+        axis, into = one["along"], one["into"]
+        value = self.real(self.value(one.args[0])) if one.kind == "real" else self.value(one.args[0])
+        dims = (axis.owner, axis, *(a for a in value.dims if a not in (axis.owner, axis)))
+        text = f"{self.rows[str(into.size)]}.append({self._key(one, one.args[1:])}, {aligned(value, '', dims)})"
+        return Value(text, "", (axis.owner, into, *dims[2:]), wide=value.wide, reorder="permute")
+
+    def _keep(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        own = self.batch in value.dims
+        dims = (*((self.batch,) if own else ()), *(a for a in one.axes if a != self.batch or not own))
+        text = aligned(value, "", tuple(axis for axis in dims if axis is not None))
+        self.write(f"cache.keep({self._key(one, one.args[1:])}, {text}, {own})")
+        return value
+
+    def _stored(self, one: Node) -> Value:
+        dims = tuple(axis for axis in one.axes if axis != self.batch)
+        dims = (*((self.batch,) if self.batch in one.axes else ()), *dims)
+        return Value(f"cache.values[{self._key(one, one.args)}][0]", "", dims, reorder="permute")
+
+    def _key(self, one: Node, numbers: Iterable[Node]) -> str:
+        return f"({', '.join([repr(one['name']), *(self.value(number).text for number in numbers)])},)"
+
+    def settled(self, one: Node, found: Value) -> Value:
+        if one.op == "append" and not found.text.isidentifier():
+            return self.assigned(one, found, self.origin(one.args[0]).name or "rows")
+        return super().settled(one, found)
+
+    def _kernel(self, one: Node) -> Value:
+        at = kernel_table.parts(one)
+        if one["name"] == "attention" and "query" in at:
+            found = self._kept_attention(one, at)
+            if found is not None:
+                return found
+            return super()._kernel(kernel_table.unbounded(one))
+        return super()._kernel(one)
+
+    def _kept_attention(self, one: Node, at: dict[str, Node]) -> Value | None:
+        """Attention over the kept rows up to the query's own, or a window of them; None where it is another."""
+        axis = one["axis"]
+        rows = self.rows.get(str(axis.size))
+        if rows is None or "see" in at or "bias" in at or axis.size in self.own:
+            return None
+        asked = [a for a in at["query"].axes if a.ragged and a != self.batch]
+        last = not asked
+        bounds = {role: _behind(at.get(role), asked[0] if asked else None, axis) for role in ("first", "stop")}
+        if (bounds["stop"] != 1 and not (last and "stop" not in at)) or ("first" in at and bounds["first"] is None):
+            return None
+        given = [rows, f"{float(one['scale'])!r}"]
+        given += [f"before={-bounds['first']}"] if bounds["first"] is not None else []
+        given += ["last=True"] if last else []
+        self.need("kept_attention")
+
+        def call(sides: kernels.Sides, q: str, k: str, v: str) -> str:
+            flat = len(sides.heads) > 1
+            parts = [f"{part}.flatten(1, 2)" if flat else part for part in (q, k, v)]
+            parts = parts if sides.heads else [f"{part}[:, None]" for part in parts]
+            text = f"kept_attention({', '.join([*parts, *given])})"
+            if flat:
+                return f"{text}.unflatten(1, ({', '.join(self.size(axis) for axis in sides.heads)}))"
+            return text if sides.heads else f"{text}[:, 0]"
+
+        return kernels.call_of(self, one, at, call)
+
+    own: frozenset[Length] = frozenset()
+
+
+def _behind(bound: Node | None, row: Axis | None, axis: Axis) -> int | None:
+    """c of a bound that is c places from the row's own: for the last row, from the last key."""
+    made = None if bound is None else form(bound)
+    if made is None:
+        return None
+    if row is None:
+        own = form(size(axis))
+        assert own is not None
+        gap = made - own + Form({}, 1)
+    else:
+        parts = [form(one) for one in (index(row), size(axis), size(row))]
+        place, every, new = (one for one in parts if one is not None)
+        gap = made - place - every + new
+    return gap.constant if not gap.terms else None
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """What a step adds to a module: its methods, and the run-time names that they need."""
+
+    lines: list[str]
+    needs: set[str]
+
+
+def write(
+    decoding: Decoding, fresh: Callable[[], Names], weights: WeightNames, source: str | None
+) -> Stepping:
+    """The methods `begin`, `step` and `decoder`. Raises `Unsupported` for what has no form.
+
+    `fresh` gives the names of a method, `source` is the text of a parameter, which tells the module's dtype.
+    """
+    lines, needs = _step(decoding, fresh(), weights, source)
+    if decoding.begin is not None:
+        more, used = _begin(decoding.begin, fresh(), weights, source)
+        lines, needs = [*more, "", *lines], needs | used
+    return Stepping([*lines, "", *_decoder(decoding, fresh())], needs | {"Cache", "Cached"})
+
+
+def _step(decoding: Decoding, names: Names, weights: WeightNames, source: str | None) -> tuple[list[str], set[str]]:
+    step = decoding.step
+    ids = names.fresh(next(one.spec_name for one in step.inputs if one.name == decoding.tokens))
+    lengths = _lengths(step)
+    texts = {length: names.fresh(length) for length in lengths}
+    writer = StepWriter(step, names, weights, texts)
+    writer.own = frozenset({decoding.new})
+    writer.rows = {decoding.length.name: "rows", decoding.new.name: "rows"}
+    writer.indent = 2
+    for one in walk_all(step.roots):
+        if one.op == "input":
+            writer.memo[one] = Value(ids, "", one.axes, wide=True, reorder="permute")
+    writer.body(step.roots)
+    (out,) = step.outputs
+    tail = f"        return {aligned(writer.value(out.node), '', out.axes)}"
+    body = [*writer.lines, tail]
+    places = [line for length in lengths for line in _places(decoding, length, texts[length])]
+    lines = [
+        *header("step", ["self", "cache: Cache", f"{ids}: Tensor", "rows: Rows"], "Tensor"),
+        f'        """{out.name} after each example\'s last new token; `rows` are those kept, the new ones among them."""',
+        f"        device, dtype, batch = {ids}.device, {_dtype(source)}, {ids}.shape[0]",
+        *_used(places, body),
+        *body,
+    ]
+    return lines, writer.used
+
+
+def _dtype(source: str | None) -> str:
+    return f"{source}.dtype" if source else "torch.get_default_dtype()"
+
+
+def _lengths(graph: Graph) -> list[str]:
+    found: dict[str, None] = {}
+    for one in graph.nodes():
+        for axis in (*one.axes, *([one["axis"]] if one.op == "size" else [])):
+            if axis.counted and isinstance(axis.size, Length):
+                found[axis.size.name] = None
+    return list(found)
+
+
+def _places(decoding: Decoding, length: str, text: str) -> list[str]:
+    """Lines for what the writer calls the places of a length: how many, which may be seen, their numbers."""
+    every = f"torch.arange({text}, device=device).expand(batch, {text})"
+    if length == decoding.new.name:
+        return [
+            f"        {text} = rows.new",
+            f"        index_{text} = {every}",
+            f"        count_{text} = rows.own",
+            f"        masked_{text} = not rows.even",
+            f"        visible_{text} = index_{text} < count_{text}[:, None]",
+            f"        first_{text} = torch.zeros_like(count_{text})",
+        ]
+    if length == decoding.length.name:
+        return [
+            f"        {text}, count_{text}, visible_{text} = rows.keys, rows.count, rows.visible",
+            f"        masked_{text} = not rows.even",
+            f"        index_{text} = {every}",
+            f"        first_{text} = torch.zeros_like(count_{text})",
+        ]
+    held = ", ".join(f"{name}_{text}" for name in EACH if name != "masked")
+    return [
+        f'        {held} = cache.held["{length}"]',
+        f'        {text}, masked_{text} = visible_{text}.shape[1], cache.masked["{length}"]',
+    ]
+
+
+def _used(places: list[str], body: list[str]) -> list[str]:
+    """The lines whose names something after them reads."""
+    kept: list[str] = []
+    read = set(re.findall(r"\w+", "\n".join(body)))
+    for line in reversed(places):
+        names, _, value = line.strip().partition(" = ")
+        if read.intersection(names.split(", ")):
+            kept.append(line)
+            read |= set(re.findall(r"\w+", value))
+    return kept[::-1]
+
+
+def _begin(graph: Graph, names: Names, weights: WeightNames, source: str | None) -> tuple[list[str], set[str]]:
+    at = border_names(graph, names)
+    writer = StepWriter(graph, names, weights, at.lengths)
+    writer.rows = {}
+    writer.indent = 2
+    border = ["    " * 2 + line for line in entering(graph, at, source)]
+    bind_inputs(writer, graph, at)
+    writer.body(graph.roots)
+    held = []
+    for length, text in at.lengths.items():
+        told = ", ".join(f"{name}_{text}" for name in EACH if name != "masked")
+        held.append(f'        cache.hold("{length}", masked_{text}, {told})')
+    shown = [*(at.arguments[one.name] for one in graph.inputs), *at.masks.values()]
+    if at.position_ids:
+        raise Unsupported("given places of what is computed once")
+    lines = [
+        *header("begin", ["self", "cache: Cache", *(f"{name}: Tensor | None" for name in shown)], "None"),
+        '        """Computes once what no new token changes."""',
+        *border,
+        *writer.lines,
+        *held,
+    ]
+    return lines, writer.used | {"places", "settled"}
+
+
+def _decoder(decoding: Decoding, names: Names) -> list[str]:
+    step, begin = decoding.step, decoding.begin
+    limit = next((limit for name, _, limit in limit_rows(step) if name == decoding.tokens), 1 << 40)
+    made = f'Cached(self.step, cache, "{decoding.length}", {limit})'
+    needed = [] if begin is None else [one for one in begin.inputs if one.required]
+    optional = [] if begin is None else [one for one in begin.inputs if not one.required]
+    masks = [] if begin is None else [mask for mask, _ in mask_rows(begin)]
+    order = [] if begin is None else [*(one.name for one in begin.inputs), *masks]
+    spoken = {name: names.fresh(name) for name in order}
+    arguments = [f"{spoken[one.name]}: Tensor" for one in needed]
+    arguments += [f"{spoken[name]}: Tensor | None = None" for name in (*(o.name for o in optional), *masks)]
+    lines = [
+        *header("decoder", ["self", *arguments, "room: int = 64"], "Cached"),
+        '        """A batch of texts to decode step by step, with memory for `room` tokens each, and more if needed."""',
+        "        cache = Cache(room)",
+    ]
+    if begin is not None:
+        lines += [
+            "        with torch.inference_mode():",
+            f"            self.begin(cache, {', '.join(spoken[name] for name in order)})",
+        ]
+    return [*lines, f"        return {made}"]
