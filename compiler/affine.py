@@ -125,11 +125,25 @@ def least(made: Form, depth: int = 6) -> float:
             last = form(ir.size(atom["axis"]))
             assert last is not None
             return least(made.without(atom) + (last + constant(-1)) * factor, depth)
+    made = _whole_less_part(made)
     total: float = made.constant
     for atom, factor in made.terms.items():
         low, high = bounds(atom, depth)
         total += factor * (low if factor > 0 else high)
     return total
+
+
+def _whole_less_part(made: Form) -> Form:
+    """The form without pairs of a length and one within it that is taken away: they are 0 at least."""
+    for part, factor in made.terms.items():
+        inner = part["axis"].size if part.op == "size" and factor < 0 else None
+        if inner is None or inner.within is None:
+            continue
+        for atom, more in made.terms.items():
+            if atom.op == "size" and atom["axis"].size == inner.within and more > 0:
+                pairs = min(more, -factor)
+                return _whole_less_part(made + Form({part: pairs}) + Form({atom: -pairs}))
+    return made
 
 
 def greatest(made: Form, depth: int = 6) -> float:

@@ -5,6 +5,7 @@
     view (rename, split, slice, state)       nothing
     recognised meaning                       what its core graph computes; it reads its arguments and writes its result
     attention with bounds (first, stop)      the pairs of rows and keys that lie within them
+    rows put behind kept ones                the new rows, read and written
     inside a loop                            times the number of steps; what does not depend on the step: once
 
 Values are float32, relations a byte an entry. What only weights go into is prepared once, when a model is loaded, and
@@ -24,7 +25,7 @@ from .passes.parameters import has_weight, of_any_number, parameters_among, stac
 from .rules.algebra import number
 from .sizes import USUAL, Sizes
 
-LEAVES = ("input", "weight", "const", "table", "counter", "carry", "size")
+LEAVES = ("input", "weight", "const", "table", "counter", "carry", "size", "stored")
 VIEWS = ("rename", "split", "merge", "widen", "state", "loop")
 WORD = 4
 """Bytes of a number."""
@@ -132,6 +133,8 @@ class Pricer:
         """The cost of computing a node once, its arguments being there."""
         if one.op in LEAVES or is_view(one):
             return NOTHING
+        if one.op in ("append", "keep"):  # the new rows alone are moved
+            return Cost(0, 0, self.bytes(one.args[0]), self.bytes(one.args[0]))
         flops, products = self._operations(one)
         return Cost(flops, products, self._read(one), self.bytes(one))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from . import cost, memory, pipeline
+from .decoding import DERIVED, Decoding, Kept
 from .driver import Compiled
 from .ir import Graph
 from .ledger import Line
@@ -59,11 +61,41 @@ class Chapter:
 
 
 @dataclass(frozen=True)
+class KeptRows:
+    """Rows that a step keeps for the next: their value, its axes, how many steps of loops have rows of their own.
+
+    `bytes` are those of one token of one example in all of these steps (`once`: of all it holds, computed before the
+    first token, and then it is for an example of the report's length).
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    steps: tuple[int, ...]
+    bytes: int
+    once: bool
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How a model decodes: the proof that it can, or the operation that looks ahead; and what a step costs.
+
+    `step` is one new token for each example behind a text of the report's length, `first` the whole text at once.
+    """
+
+    fired: tuple[Event, ...]
+    refused: tuple[Event, ...]
+    kept: tuple[KeptRows, ...] = ()
+    step: Figures | None = None
+    first: Figures | None = None
+
+
+@dataclass(frozen=True)
 class Report:
     """The story of a compilation: the model, the nodes of its formula graph, a chapter per pass that ran.
 
     `cost` is that of the formula graph for the sizes told, `kinds` the operations of the last graph by kind; `losses`
-    are the stories of the model's objectives, which are graphs of their own over its results.
+    are the stories of the model's objectives, which are graphs of their own over its results; `decoding` is that of a
+    model over tokens, None for another.
     """
 
     entry: str
@@ -73,6 +105,7 @@ class Report:
     cost: Figures
     kinds: Mapping[str, int]
     losses: tuple[Report, ...] = ()
+    decoding: Steps | None = None
 
     @property
     def cost_at_last(self) -> Figures:
@@ -108,7 +141,29 @@ def explained(compiled: Compiled, sizes: Sizes = USUAL) -> Report:
         )
     kinds = {kind: one.flops for kind, one in cost.costs(compiled.graph, sizes).kinds.items()}
     losses = tuple(explained(one, sizes) for one in compiled.losses)
-    return Report(compiled.entry, counts[0], tuple(chapters), sizes, costs[0], kinds, losses)
+    decoding = _decoding(compiled, sizes)
+    return Report(compiled.entry, counts[0], tuple(chapters), sizes, costs[0], kinds, losses, decoding)
+
+
+def _decoding(compiled: Compiled, sizes: Sizes) -> Steps | None:
+    lines = [line for line in compiled.ledger.lines if line.pass_name == DERIVED]
+    if not lines:
+        return None
+    fired, refused = (tuple(_event(line) for line in lines if line.fired == good) for good in (True, False))
+    made = compiled.decoding
+    if made is None:
+        return Steps(fired, refused)
+    one, every = ({made.new.name: number} for number in (1, sizes.length))
+    step, first = (figures(made.step, replace(sizes, lengths={**sizes.lengths, **new})) for new in (one, every))
+    return Steps(fired, refused, tuple(_kept(row, made, sizes) for row in made.kept), step, first)
+
+
+def _kept(row: Kept, made: Decoding, sizes: Sizes) -> KeptRows:
+    once = row.along is None
+    axes = tuple(axis for axis in row.axes if axis != made.step.batch and axis != row.along)
+    steps = math.prod(row.steps)
+    size = replace(sizes, batch=1).entries(axes, False) * steps * (cost.WORD if row.kind != "bool" else 1)
+    return KeptRows(row.name, tuple(map(str, row.axes)), row.steps, size, once)
 
 
 def figures(graph: Graph, sizes: Sizes = USUAL) -> Figures:

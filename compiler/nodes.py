@@ -10,15 +10,15 @@ from weakref import WeakValueDictionary
 
 from ..grammar.diagnostics import InternalError
 
-
 T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Length:
-    """A size that is known at run time only; axes of equal length share it."""
+    """A size that is known at run time only; axes of equal length share it. It is at most that of `within`, if any."""
 
     name: str
+    within: Length | None = None
 
     def __str__(self) -> str:
         return self.name

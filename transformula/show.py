@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .grammar.diagnostics import Diagnostic, Span, TransformulaError
-from .units import by_kind, change, total
+from .units import by_kind, change, size, step, total
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,6 +150,9 @@ def explain_report(report: Report, as_json: bool) -> None:
         _chapter(console, chapter)
     if not report.chapters:
         console.print(Text("no pass ran", "dim"))
+    if report.decoding is not None:
+        console.print()
+        _decoding(console, report)
     console.print()
     _total(console, report)
     for loss in report.losses:
@@ -171,6 +174,25 @@ def _chapter(console: Console, chapter: Chapter) -> None:
         console.print(Text("  nothing to do", "dim"))
     if changed:
         console.print(Text(f"  {changed}", "cyan"))
+
+
+def _decoding(console: Console, report: Report) -> None:
+    """The proof that a step needs new tokens alone, what it keeps, and what it costs beside the whole text."""
+    from rich.text import Text
+
+    made = report.decoding
+    assert made is not None
+    told = "new tokens alone are computed, over rows that are kept of the text before"
+    console.print(Text.assemble(("derive_cache", "bold"), "  ", (told, "dim")))
+    for sign, style, events in (("+", "green", made.fired), ("-", "yellow", made.refused)):
+        for event in events:
+            console.print(Text.assemble((f"  {sign} ", style), *_event(event)))
+    if made.step is not None and made.first is not None:
+        each = sum(row.bytes for row in made.kept if not row.once)
+        once = sum(row.bytes for row in made.kept if row.once)
+        before = f", {size(once)} of an example before the first" if once else ""
+        console.print(Text(f"  {size(each)} are kept of each token{before}", "cyan"))
+        console.print(Text(f"  one token more: {step(made.step, made.first)}", "cyan"))
 
 
 def _loss(console: Console, loss: Report) -> None:

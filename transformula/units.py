@@ -60,6 +60,11 @@ def total(before: Figures, after: Figures) -> str:
     return ", ".join(told)
 
 
+def step(one: Figures, every: Figures) -> str:
+    """What a token of each example costs beside all tokens at once."""
+    return f"{flops(one.flops)} (all at once: {flops(every.flops)}), {size(one.bytes)} moved"
+
+
 def by_kind(kinds: Mapping[str, int]) -> str:
     """The operations of each kind, the most first."""
     found = sorted(((count, kind) for kind, count in kinds.items() if count), reverse=True)

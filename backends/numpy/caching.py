@@ -53,6 +53,25 @@ class Rows:
         rows[self.at] = value
         return rows
 
+    def of(self, example: int) -> slice:
+        """Where the rows of an example are."""
+        return slice(example * self.room, example * self.room + int(self.count[example]))
+
+    def append_of(self, example: int, key: Key, value: NDArray[Any]) -> NDArray[Any]:
+        """All rows of one example's value, the new ones among them; value[row, …] are those."""
+        rows = self.values.get(key)
+        if rows is None:
+            rows = self.values[key] = np.zeros((len(self.count) * self.room, *value.shape[1:]), value.dtype)
+        made = rows[self.of(example)]
+        made[len(made) - len(value) :] = value
+        return made
+
+    def seen(self, example: int) -> BoolArray:
+        """Which rows of an example may be seen."""
+        if self.hidden is None:
+            return np.ones(int(self.count[example]), np.bool_)
+        return np.asarray(~self.hidden[self.of(example)])
+
     def grow(self, room: int) -> None:
         """More places for each example."""
         self.rearrange(np.arange(len(self.count)), room)

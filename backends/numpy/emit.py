@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...compiler.checkpoint import checkpoint_rows
+from ...compiler.decoding import DERIVED
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, walk_all
 from ...compiler.kernels import is_draw
@@ -27,7 +28,6 @@ from .values import Unsupported
 from .writer import Writer
 
 ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs")
-STEP = "a step computes new tokens alone, on packed rows"
 LAW = "token-wise work runs on packed rows, attention per example"
 CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "LOSSES", "STEPS", "CHECKPOINT")
 METHODS = ("rows", "example", "load", "dtype", "threads", "begin", "step", "decoder", "generate", "stream")
@@ -71,11 +71,10 @@ def _written(compiled: Compiled) -> Written:
     if compiled.decoding is not None:
         before = dict(parameters.found)
         try:
-            parts.stepping = stepping.write(compiled.decoding, lambda: _names(graph), parameters)
-            compiled.ledger.fired("derive_cache", "step", STEP)
+            parts.stepping = stepping.write(compiled.decoding, lambda: _names(graph), parameters, compiled.ledger)
         except Unsupported as reason:
             parameters.found = before
-            compiled.ledger.refused("derive_cache", "step", STEP, str(reason))
+            compiled.ledger.refused(DERIVED, "step", "a step computes new tokens alone", str(reason))
     parts.prepare, needs = _prepare(graph, parameters)
     parts.needs |= needs
     return parts
@@ -242,7 +241,9 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         each=formula.each,
         call=loss.wrapped(_with_groups(_with_lists(parts.call, lists), formula.each)),
         body=[
-            line for lines in (*loss.methods, parts.body, *(decoder.methods if decoder else ())) for line in (*lines, "")
+            line
+            for lines in (*loss.methods, parts.body, *(decoder.methods if decoder else ()))
+            for line in (*lines, "")
         ],
         kernels=library.texts,
     )

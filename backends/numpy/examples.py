@@ -56,7 +56,7 @@ def write(graph: Graph, names: Names, parameters: Parameters) -> Written:
     from ..limits import mask_rows
     from .emit import Written, _has_positions
 
-    graph = graph.rewrite(partial(_written_out, graph.batch))
+    graph = graph.rewrite(partial(written_out, graph.batch))
     lengths: dict[str, str] = {}
     for one in graph.inputs:
         for length in border_text.lengths_of(graph, one):
@@ -86,7 +86,7 @@ def write(graph: Graph, names: Names, parameters: Parameters) -> Written:
     return Written(call, body, writer.used | set(NEEDS if lengths else NEEDS_OF_ALL))
 
 
-def _written_out(batch: Axis | None, one: Node) -> Node:
+def written_out(batch: Axis | None, one: Node) -> Node:
     """Attention as scores, shares and a product, but within bounds, where most scores are never looked at."""
     if one.op != "kernel" or one["name"] != "attention":
         return one

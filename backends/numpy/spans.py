@@ -88,7 +88,8 @@ def attention_within(
     result: FloatArray = np.empty(Q.shape[:-1] + V.shape[-1:], Q.dtype) if out is None else out
     if Q.dtype == np.float16:
         q, k, v = Q.astype(np.float32), K.astype(np.float32), V.astype(np.float32)
-        result[...] = attention_within(q, k, v, lengths, scale, first, stop, see, hidden, bias, key_lengths, full, None, room)
+        options = scale, first, stop, see, hidden, bias, key_lengths, full, None, room
+        result[...] = attention_within(q, k, v, lengths, *options)
         return result
     queries = Q if Q.ndim == 4 else Q[:, :, None]
     heads = result.reshape(queries.shape[:-1] + V.shape[-1:])

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ...compiler.decoding import Decoding
+from ...compiler.decoding import DERIVED, Decoding
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
+from ...compiler.ledger import Ledger
 from ..limits import input_rows, limit_rows, mask_rows
-from . import attention, border_text, examples
+from . import attention, border_text, examples, stepping_examples
+from .border_text import lengths_of
 from .mangling import Names, identifier
 from .packed import PackedWriter
 from .parameters import Parameters
 from .rows import only_length
 from .values import Unsupported, Value
 
+PACKED = "a step computes new tokens alone, on packed rows"
 KEPT = "kept "
 
 
@@ -42,9 +45,8 @@ class StepWriter(PackedWriter):
         return super().shape(one)
 
     def fit(self, value: Value, lead: str, dims: tuple[Axis, ...]) -> str:
-        if KEPT in value.lead or KEPT in lead:
-            if value.lead not in ("", lead):
-                raise Unsupported("kept rows meet others outside attention")
+        if (KEPT in value.lead or KEPT in lead) and value.lead not in ("", lead):
+            raise Unsupported("kept rows meet others outside attention")
         return super().fit(value, lead, dims)
 
     def lead_sizes(self, lead: str) -> list[str]:
@@ -115,7 +117,7 @@ class StepWriter(PackedWriter):
         return Value(f"cache.values[{key}][0]", "examples" if self.batch in one.axes else "", dims)
 
     def _key(self, one: Node, numbers: Iterable[Node]) -> str:
-        return f"({', '.join([repr(one['name']), *(self.value(number).text for number in numbers)])},)"
+        return stepping_examples.key(self, one, numbers)
 
 
 @dataclass(frozen=True)
@@ -126,12 +128,29 @@ class Stepping:
     needs: set[str]
 
 
-def write(decoding: Decoding, fresh: Callable[[], Names], parameters: Parameters) -> Stepping:
-    """The methods `begin`, `step` and `decoder`. Raises `Unsupported` for what packed rows cannot express.
+def write(decoding: Decoding, fresh: Callable[[], Names], parameters: Parameters, ledger: Ledger) -> Stepping:
+    """The methods `begin`, `step` and `decoder`. Raises `Unsupported` for what no way of writing can express.
 
-    `fresh` gives the names of a method, `parameters` are those of the whole module.
+    `fresh` gives the names of a method, `parameters` are those of the whole module. A step that packed rows cannot
+    express computes one example after the other; the ledger says why.
     """
-    step, names = decoding.step, fresh()
+    before = dict(parameters.found)
+    try:
+        methods, needs = _packed_step(decoding, fresh(), parameters)
+        ledger.fired(DERIVED, "step", PACKED)
+    except Unsupported as reason:
+        parameters.found = before
+        ledger.refused(DERIVED, "step", PACKED, str(reason))
+        methods, needs = stepping_examples.write(decoding, fresh(), parameters)
+    if decoding.begin is not None:
+        text, used = _begin_method(decoding.begin, fresh(), parameters)
+        methods.insert(0, text)
+        needs |= used | {"pack", "rows_of", "check_call"}
+    return Stepping([*methods, _decoder_method(decoding)], needs | {"Cache", "Cached"})
+
+
+def _packed_step(decoding: Decoding, names: Names, parameters: Parameters) -> tuple[list[list[str]], set[str]]:
+    step = decoding.step
     assert step.batch is not None
     token = names.fresh(next(one.spec_name for one in step.inputs if one.name == decoding.tokens))
     lines: dict[str, str] = {}
@@ -143,13 +162,10 @@ def write(decoding: Decoding, fresh: Callable[[], Names], parameters: Parameters
     writer.body(step.roots)
     (out,) = step.outputs
     order = tuple(axis for axis in out.axes if axis in writer.shape(out.node)[1])
-    writer.write(f"return {writer.fit(writer.value(out.node), 'examples', order)}")
-    methods, needs = [_step_method(decoding, token, lines, writer.lines)], writer.used | {"Cache", "Cached"}
-    if decoding.begin is not None:
-        text, used = _begin_method(decoding.begin, fresh(), parameters)
-        methods.insert(0, text)
-        needs |= used | {"pack", "rows_of", "check_call"}
-    return Stepping([*methods, _decoder_method(decoding)], needs)
+    value = writer.value(out.node)
+    text = writer.fit(value, "examples", order)
+    writer.write(f"return {text if value.buffer is None else f'np.array({text})'}")
+    return [_step_method(decoding, token, lines, writer.lines)], writer.used
 
 
 def _decoder_method(decoding: Decoding) -> list[str]:
@@ -160,7 +176,7 @@ def _decoder_method(decoding: Decoding) -> list[str]:
     if begin is None:
         return [
             "    def decoder(self, examples: int = 1, room: int = 64) -> Cached:",
-            '        """A batch of texts to decode step by step, with memory for `room` tokens each, and more if needed."""',
+            '        """A batch of texts to decode step by step, with memory for `room` tokens each, then more."""',
             "        cache = Cache(examples)",
             f"        return {made}",
         ]
@@ -170,7 +186,7 @@ def _decoder_method(decoding: Decoding) -> list[str]:
     mask = next((mask for mask, masked in masks), "attention_mask")
     arguments = [f"{name}: Any" + ("" if name == first.name else " = None") for name in spoken.values()]
     each = [
-        f'rows_of(given, "{one.name}", where, None)' if border_text.lengths_of(begin, one) else f'given.get("{one.name}")'
+        f'rows_of(given, "{one.name}", where, None)' if lengths_of(begin, one) else f'given.get("{one.name}")'
         for one in begin.inputs
     ]
     lines = [

@@ -1,7 +1,7 @@
 """Run-time memory of texts that are decoded: rows that earlier steps kept, and the step over them.
 
-Copied into generated modules as functions.py is. Examples stand at the left: row r of example b is [b, r, …], and of the
-rows that there are, `count` are the example's own.
+Copied into generated modules as functions.py is. Examples stand at the left: row r of example b is [b, r, …], and of
+the rows that there are, `count` are the example's own.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from ...compiler.ir import Axis, Graph, Length, Node, index, size, walk_all
 from ..limits import limit_rows, mask_rows
 from ..numpy.border_text import header
 from ..numpy.mangling import Names
+from ..numpy.stepping_examples import key
 from ..numpy.values import Unsupported, Value, aligned
 from . import kernels
 from .border import bind_inputs, border_names, entering
@@ -52,7 +53,7 @@ class StepWriter(TorchWriter):
         return Value(f"cache.values[{self._key(one, one.args)}][0]", "", dims, reorder="permute")
 
     def _key(self, one: Node, numbers: Iterable[Node]) -> str:
-        return f"({', '.join([repr(one['name']), *(self.value(number).text for number in numbers)])},)"
+        return key(self, one, numbers)
 
     def settled(self, one: Node, found: Value) -> Value:
         if one.op == "append" and not found.text.isidentifier():
@@ -155,7 +156,7 @@ def _step(decoding: Decoding, names: Names, weights: WeightNames, source: str | 
     places = [line for length in lengths for line in _places(decoding, length, texts[length])]
     lines = [
         *header("step", ["self", "cache: Cache", f"{ids}: Tensor", "rows: Rows"], "Tensor"),
-        f'        """{out.name} after each example\'s last new token; `rows` are those kept, the new ones among them."""',
+        f'        """{out.name} after each example\'s last new token; `rows` are all that are kept."""',
         f"        device, dtype, batch = {ids}.device, {_dtype(source)}, {ids}.shape[0]",
         *_used(places, body),
         *body,
@@ -252,7 +253,7 @@ def _decoder(decoding: Decoding, names: Names) -> list[str]:
     arguments += [f"{spoken[name]}: Tensor | None = None" for name in (*(o.name for o in optional), *masks)]
     lines = [
         *header("decoder", ["self", *arguments, "room: int = 64"], "Cached"),
-        '        """A batch of texts to decode step by step, with memory for `room` tokens each, and more if needed."""',
+        '        """A batch of texts to decode step by step, with memory for `room` tokens each, then more."""',
         "        cache = Cache(room)",
     ]
     if begin is not None:

@@ -17,15 +17,17 @@ from ..ir import Graph
 from ..ledger import Ledger
 from ..wanted import wanted
 from .choose import RESULT, tokens_of
+from .derive import NAME as DERIVED
 from .derive import Decoding, Kept, derived
 
-__all__ = ["Decoding", "Kept", "decoding_of", "derived", "tokens_of"]
+__all__ = ["DERIVED", "Decoding", "Kept", "decoding_of", "derived", "tokens_of"]
 
 
 def decoding_of(graph: Graph, ledger: Ledger, optimised: Callable[[Graph], Graph]) -> Decoding | None:
     """The decoding of a model's formula, its graphs optimised; None for a model that does not decode.
 
-    A step computes the logits after each example's last new token alone. The ledger tells the proof, or what is missing.
+    A step computes the logits after each example's last new token alone. The ledger tells the proof, or what is
+    missing.
     """
     tokens = tokens_of(graph)
     found = None if tokens is None else derived(graph, tokens, RESULT, ledger)

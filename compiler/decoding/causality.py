@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .. import ir
-from ..affine import constant, form, greatest
+from ..affine import DEEP, constant, form, greatest
 from ..ir import Axis, Graph, Length, Node
-from ..masks import Reading, conjuncts
+from ..masks import OPPOSITE, Reading, always, conjuncts
 
 SUMS = ("sum", "norm", "any", "count")
 """Reductions that entries of 0 (or of no truth) do not change."""
@@ -54,14 +54,16 @@ class Causality:
         self.seen: list[Seen] = []
         self._zero: dict[Node, tuple[Node, ...]] = {}
         self._bottom: dict[Node, tuple[Node, ...]] = {}
-        self.ahead = next((found for one in self.order if (found := self._looks_ahead(one))), None)
+        found = [ahead for one in self.order if (ahead := self._looks_ahead(one))]
+        found.sort(key=lambda ahead: ahead.node.op == "size")  # a length is told last: most often it serves the others
+        self.ahead = found[0] if found else None
 
     def along(self, axes: Iterable[Axis]) -> tuple[Axis, ...]:
         """Those of the axes that count the length."""
         return tuple(axis for axis in axes if axis.size == self.length)
 
     def _looks_ahead(self, one: Node) -> Ahead | None:
-        if one.op == "size" and one["axis"].size == self.length:
+        if _counts(one, self.length):
             return Ahead(one, f"it depends on how long `{self.length}` is, which the next token changes")
         if one.op in ("reduce", "contract"):
             return self._summed(one)
@@ -75,7 +77,7 @@ class Causality:
         return None
 
     def _counts(self, steps: Node) -> bool:
-        return any(one.op == "size" and one["axis"].size == self.length for one in ir.walk([steps]))
+        return any(_counts(one, self.length) for one in ir.walk([steps]))
 
     # ------------------------------------------------------------------------------------------------------ sums
 
@@ -182,18 +184,45 @@ class Causality:
         for key, place in zip(one["keys"], one.args[1:], strict=True):
             if key.size != self.length:
                 continue
-            found = form(place)
-            if found is None:
-                return Ahead(one, f"the place along `{key}` is computed, and may lie after the row")
-            rows = [ir.index(row) for row in self.along(place.axes)]
-            if not any(greatest(found - made) <= 0 for row in rows if (made := form(row)) is not None):
-                if greatest(found) > 0:
-                    return Ahead(one, f"the place along `{key}` may lie after the row")
+            rows = [None, *self.along(place.axes)]
+            if not any(_at_most(place, row) for row in rows):
+                return Ahead(one, f"the place along `{key}` may lie after the row")
         return None
 
 
+def _at_most(place: Node, row: Axis | None, depth: int = DEEP) -> bool:
+    """Whether a place is surely no later than the row's own (the first of all, if there is no row)."""
+    made, own = form(place), constant(0) if row is None else form(ir.index(row))
+    if made is not None and own is not None and greatest(made - own) <= 0:
+        return True
+    if place.op == "widen":
+        return _at_most(place.args[0], row, depth)
+    if place.op != "map" or place["fn"] not in ("max", "min", "where") or not depth:
+        return False
+    parts = place.args[1:] if place["fn"] == "where" else place.args
+    quantifier = any if place["fn"] == "min" else all
+    return quantifier(_at_most(part, row, depth - 1) for part in parts)
+
+
+def decided(graph: Graph, length: Length) -> Graph:
+    """The graph without comparisons with the length that surely hold, or surely do not (a place back: no end)."""
+
+    def change(one: Node) -> Node:
+        if one.op == "map" and one["fn"] in OPPOSITE and any(_counts(part, length) for part in ir.walk(one.args)):
+            for holds in (True, False):
+                if always(one, holds):
+                    return ir.const(holds)
+        return one
+
+    return graph.rewrite(change)
+
+
+def _counts(one: Node, length: Length) -> bool:
+    return one.op == "size" and one["axis"].size == length
+
+
 def _chosen(one: Node, known: dict[Node, tuple[Node, ...]], empty: float) -> list[Node]:
-    """Of `value if condition else other`: the condition where the other side is empty, with what is known of the rest."""
+    """Of `value if condition else other`: the condition where the other side is empty, and what is known besides."""
     condition, value, other = one.args
     found: list[Node] = []
     if _is(other, empty):

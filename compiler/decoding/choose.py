@@ -1,7 +1,7 @@
 """What a model decodes: `logits` over the numbers that its own tokens have.
 
 The result named `logits` has one entry for each token and each entry of a vocabulary; an input along the same length
-picks rows of a table with as many. Whether it is causal is for causality.py to prove.
+picks rows of a table along that very axis. Whether it is causal is for causality.py to prove.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def tokens_of(graph: Graph) -> str | None:
     if len(lengths) != 1 or len(vocabularies) != 1 or len(out.axes) != 3:
         return None
     for one in walk_all([out.node]):
-        if one.op == "pick" and any(key.size == vocabularies[0].size for key in one["keys"]):
+        if one.op == "pick":
             name = _picked_by(one, vocabularies[0], lengths[0])
             if name is not None:
                 return name
@@ -32,7 +32,7 @@ def tokens_of(graph: Graph) -> str | None:
 def _picked_by(one: Node, vocabulary: Axis, length: Axis) -> str | None:
     """The input along the length that a row of a table is picked by."""
     for key, place in zip(one["keys"], one.args[1:], strict=True):
-        if key.size != vocabulary.size:
+        if (key.name, key.size) != (vocabulary.name, vocabulary.size):
             continue
         while place.op in ("rename", "widen"):
             place = place.args[0]

@@ -19,7 +19,7 @@ Key: TypeAlias = tuple[Node, Whole]
 """A node, and the axes along the length of which all rows are needed (of the others the new ones)."""
 
 NEW: Whole = frozenset()
-THROUGH = ("rename", "widen")
+THROUGH = ("widen",)
 """What is made anew of all rows of its argument, rather than kept itself."""
 
 

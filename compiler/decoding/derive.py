@@ -10,14 +10,16 @@ length (causality.py); the operation that is not is told.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from ...grammar.diagnostics import Span
 from .. import ir
 from ..ir import Axis, Graph, Length, Node, Origin
 from ..ledger import Ledger
 from ..passes import inference
-from .causality import Causality
+from .causality import Causality, decided
 from .demand import NEW, Demand, Key
 
 NAME = "derive_cache"
@@ -58,14 +60,13 @@ def derived(graph: Graph, tokens: str, result: str, ledger: Ledger) -> Decoding 
     told = inference.run(_of(graph, result), Ledger())
     (length,) = {axis.size for one in told.inputs if one.name == tokens for axis in one.axes if axis.counted}
     assert isinstance(length, Length)
+    told = decided(told, length)
     proof = Causality(told, length)
     if proof.ahead is not None:
-        span = told.origins.get(proof.ahead.node, _nearest(told, proof.ahead.node)).span
-        ledger.refused(NAME, "causal", CAUSAL, proof.ahead.reason, span)
+        ledger.refused(NAME, "causal", CAUSAL, proof.ahead.reason, _place(told, proof.ahead.node))
         return None
     for seen in proof.seen:
-        span = told.origins.get(seen.node, _nearest(told, seen.node)).span
-        ledger.fired(NAME, "causal", f"row {seen.row} sees no {seen.axis} after it: {CAUSAL}", span)
+        ledger.fired(NAME, "causal", f"row {seen.row} sees no {seen.axis} after it: {CAUSAL}", _place(told, seen.node))
     more = _needed_besides(told, tokens, length)
     if more:
         ledger.refused(NAME, "inputs", "a step is given new tokens alone", f"each of them needs its {more}, too")
@@ -87,15 +88,18 @@ def _of(graph: Graph, result: str) -> Graph:
     return replace(graph, outputs=outputs)
 
 
-def _nearest(graph: Graph, wanted: Node) -> Origin:
-    """Where the first value that is made of a node comes from."""
-    above = {wanted}
-    for one in graph.nodes():
-        if not above.isdisjoint((*one.args, *one.get("body", ()))):
-            if one in graph.origins and graph.origins[one].span is not None:
-                return graph.origins[one]
-            above.add(one)
-    return Origin()
+def _place(graph: Graph, wanted: Node) -> Span | None:
+    """The line of an operation: of the first formula made of it that no library function holds, if there is one."""
+    above, found = {wanted}, graph.origins.get(wanted, Origin()).span
+    for one in (wanted, *graph.nodes()):
+        if one is not wanted and above.isdisjoint((*one.args, *one.get("body", ()))):
+            continue
+        above.add(one)
+        span = graph.origins.get(one, Origin()).span
+        if span is not None and not span.source.name.startswith("lib/"):
+            return span
+        found = found or span
+    return found
 
 
 class _Deriving:
@@ -103,7 +107,7 @@ class _Deriving:
 
     def __init__(self, graph: Graph, tokens: str, length: Length, ledger: Ledger) -> None:
         self.graph, self.tokens, self.length, self.ledger = graph, tokens, length, ledger
-        self.new = Length(_fresh(f"{length.name}_new", graph))
+        self.new = Length(_fresh(f"{length.name}_new", graph), length)
         self.demand = Demand(graph, length)
         self.origins = dict(graph.origins)
         self.names: dict[Node, str] = {}
@@ -136,7 +140,12 @@ class _Deriving:
         read = {one["name"] for one in nodes if one.op == "input"}
         weights = {one["name"] for one in nodes if one.op == "weight"}
         inputs = tuple(
-            replace(one, axes=tuple(map(self._axis, one.axes)), instead="", required=one.required or one.name == self.tokens)
+            replace(
+                one,
+                axes=tuple(map(self._axis, one.axes)),
+                instead="",
+                required=one.required or one.name == self.tokens,
+            )
             for one in self.graph.inputs
             if one.name in read
         )
@@ -220,7 +229,7 @@ class _Deriving:
             name = self._name(one)
             self.appended[one] = ir.append(name, value, self._axis(axis), axis, numbers)
             often = f" in each step of {self._told(one)}" if numbers else ""
-            span = self.graph.origins.get(one, _nearest(self.graph, one)).span
+            span = _place(self.graph, one)
             self.ledger.fired(NAME, "append", f"{_shown(name, one)} is kept{often}: its rows never change", span)
         return self.appended[one]
 
@@ -236,7 +245,7 @@ class _Deriving:
         if one not in self.stored:
             numbers = [ir.counter(loop) for loop in sorted(one.free)]
             self.stored[one] = ir.node("stored", numbers, one.axes, one.kind, name=self._name(one))
-            span = self.graph.origins.get(one, _nearest(self.graph, one)).span
+            span = _place(self.graph, one)
             often = f", for each step of {self._told(one)}" if numbers else ""
             told = f"{_shown(self._name(one), one)} is computed once, before the first token{often}"
             self.ledger.fired(NAME, "keep", told, span)
@@ -277,7 +286,10 @@ class _Deriving:
     def _name(self, one: Node) -> str:
         """What a kept value is called: as in the spec, or by the weight that made it."""
         if one not in self.names:
-            name = self.graph.origins.get(one, Origin()).name or _by_weight(one) or "rows"
+            bare = one
+            while bare.op == "rename" and not self.graph.origins.get(bare, Origin()).name:
+                bare = bare.args[0]
+            name = self.graph.origins.get(bare, Origin()).name or _by_weight(bare) or "rows"
             taken, number = set(self.names.values()), 2
             made = name
             while made in taken:
@@ -286,15 +298,19 @@ class _Deriving:
         return self.names[one]
 
 
+NAMED = ("map", "contract", "rename", "pick", "split", "merge", "concat", "widen")
+
+
 def _by_weight(one: Node) -> str:
     """attn.K for what attn.W_K makes."""
-    below = list(ir.walk([one], enter=lambda n: n.op in ("map", "contract", "rename", "pick")))
+    below = list(ir.walk([one], enter=lambda n: n.op in NAMED))
     products = [arg for part in below if part.op == "contract" for arg in part.args]
     for part in reversed([*(one for one in below if one.op == "weight"), *products]):
         part = part.args[0] if part.op == "pick" else part
         if part.op == "weight":
-            *path, last = str(part["name"]).split(".")
-            return ".".join([*path[-1:], last.removeprefix("W_")])
+            *path, last = re.sub(r"\[[^]]*\]", "", part["name"]).split(".")
+            short = last.removeprefix("W_")
+            return ".".join([*path[-1:], short if short.isidentifier() else last])
     return ""
 
 

@@ -53,7 +53,9 @@ def _key(one: Node, numbers: Sequence[Array]) -> Key:
 class Session:
     """One batch that is decoded, `feed` by `feed`. Values are aligned left; `visible` marks what may be seen of them."""
 
-    def __init__(self, decoding: Decoding, weights: Weights | Mapping[str, Array], others: Mapping[str, Any]) -> None:
+    def __init__(
+        self, decoding: Decoding, weights: Weights | Mapping[str, Array], others: Mapping[str, Any]
+    ) -> None:
         """Computes what comes before the first token, from the model's other inputs."""
         self.decoding = decoding
         self.weights: Weights = weights if callable(weights) else lambda name, axes: weights[name]

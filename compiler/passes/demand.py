@@ -184,6 +184,8 @@ def _against(one: Node, rows: Rows) -> str:
     brought = {axis for _, place in rows for axis in place.axes}
     if any(axis.owner in axes for part in (one, *one.args) for axis in part.axes):
         return "another length belongs to the picked axis"
+    if one.op in ("append", "keep"):
+        return "it is kept whole for later steps"
     if one.op == "random" and one["draw"] != "dropout":
         return "a draw is made for all rows at once"
     if one.op == "pick" and one.args[0] in one.args[1:] and axes & set(one["keys"]):

@@ -3,12 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 import transformers
 
-import transformula
 from tests.specs.peers import names_match
 from tests.specs.seq2seq import agree, pairs, saved
 
