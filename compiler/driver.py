@@ -104,6 +104,8 @@ def compile_decoding(
     until: str | None = None,
 ) -> Decoding | None:
     """The decoding of a model that predicts its own tokens, after the same passes; None if it has none."""
+    if pipeline.DERIVED in without or until is not None:
+        return None
 
     def optimised(one: Graph) -> Graph:
         stages, _ = pipeline.run(one, without, only, until)

@@ -11,6 +11,9 @@ from .ledger import Ledger
 from .numeric import APPROXIMATING, REASSOCIATING, worst
 from .verify import verify
 
+DERIVED = "derive_cache"
+"""What is derived of a model beside its graph (decoding/): `without` leaves it out like a pass."""
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -59,7 +62,7 @@ def run(
     A pass that approximates runs only where `only` names it.
     """
     rows = table()
-    known = [row.name for row in rows]
+    known = [*(row.name for row in rows), DERIVED]
     for name in (*without, *(only or ()), *((until,) if until else ())):
         if name not in known and (name != "formula" or name != until):
             raise error(

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from ..ir import Graph
 from ..ledger import Ledger
+from ..pipeline import DERIVED
 from ..wanted import wanted
 from .choose import RESULT, tokens_of
-from .derive import NAME as DERIVED
 from .derive import Decoding, Kept, derived
 
 __all__ = ["DERIVED", "Decoding", "Kept", "decoding_of", "derived", "tokens_of"]

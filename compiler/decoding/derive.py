@@ -19,10 +19,11 @@ from .. import ir
 from ..ir import Axis, Graph, Length, Node, Origin
 from ..ledger import Ledger
 from ..passes import inference
+from ..pipeline import DERIVED
 from .causality import Causality, decided
 from .demand import NEW, Demand, Key
 
-NAME = "derive_cache"
+NAME = DERIVED
 CAUSAL = "row i depends on the rows up to i alone"
 
 

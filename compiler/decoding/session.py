@@ -51,7 +51,7 @@ def _key(one: Node, numbers: Sequence[Array]) -> Key:
 
 
 class Session:
-    """One batch that is decoded, `feed` by `feed`. Values are aligned left; `visible` marks what may be seen of them."""
+    """One batch that is decoded, `feed` by `feed`. Examples stand at the left, `visible` marks what may be seen."""
 
     def __init__(
         self, decoding: Decoding, weights: Weights | Mapping[str, Array], others: Mapping[str, Any]

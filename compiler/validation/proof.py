@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from ...grammar.diagnostics import TransformulaError, error
 from .. import pipeline
+from ..decoding import DERIVED, Decoding
 from ..driver import Compiled
 from ..ir import Graph, Node
 from ..ledger import Ledger
-from ..numeric import EXACT, ULPS, UNIT
+from ..numeric import EXACT, REASSOCIATING, ULPS, UNIT
 from ..pipeline import Pass, Stage
+from . import steps
 from .cases import BY_NAME, KINDS, Kind, case
 from .sizes import Shrinker, Small, Subject, subjects
 from .trial import Gap, Trial
@@ -80,7 +82,7 @@ def prove(made: Compiled, profiles: Sequence[str] = tuple(EVERY)) -> Proof:
             for run in runs:
                 skipped = [one for one in skipped if one != name]
                 tried |= _fired(run.ledger)
-                measures += [measure for kind in run.kinds for measure in run.measures(kind)]
+                measures += [measure for kind in run.kinds for measure in (*run.measures(kind), *run.steps(kind))]
     untried = _fired(made.ledger) - tried
     told = tuple(f"{stage} {rule}" for stage, rule in sorted(untried))
     return Proof(tuple(measures), told, tuple(skipped), time.perf_counter() - start)
@@ -104,7 +106,7 @@ def prove_quickly(made: Compiled) -> None:
             tried |= _fired(run.ledger)
             for kind in run.kinds:
                 if not run.holds(kind):
-                    wrong = Proof(tuple(run.measures(kind))).wrong
+                    wrong = Proof((*run.measures(kind), *run.steps(kind))).wrong
                     raise fault(wrong[0] if wrong else run.whole(kind))
                 if time.thread_time() > end:
                     return
@@ -166,14 +168,17 @@ def _models(made: Compiled, wanted: Mapping[str, Sequence[str]]) -> Iterator[tup
     names = [stage.name for stage in made.stages[1:]]
     rows = tuple(row for row in pipeline.table() if row.name in names)
     for subject in subjects(made):
-        yield subject.entry.name, _runs(subject, rows, wanted)
+        decodes = made.decoding is not None and subject.entry.name == made.entry
+        yield subject.entry.name, _runs(subject, rows, wanted, decodes)
 
 
-def _runs(subject: Subject, rows: tuple[Pass, ...], wanted: Mapping[str, Sequence[str]]) -> Iterator[Run]:
+def _runs(
+    subject: Subject, rows: tuple[Pass, ...], wanted: Mapping[str, Sequence[str]], decodes: bool
+) -> Iterator[Run]:
     shrinker = Shrinker(subject)
     for profile, kinds in wanted.items():
         for small, cases in fitting(shrinker, profile, kinds):
-            yield _ran(subject.entry.name, small, rows, cases)
+            yield _ran(subject.entry.name, small, rows, cases, decodes)
 
 
 def fitting(shrinker: Shrinker, profile: str, names: Sequence[str]) -> Iterator[tuple[Small, tuple[Kind, ...]]]:
@@ -226,11 +231,23 @@ class Run:
     stages: tuple[Stage, ...]
     ledger: Ledger
     broken: tuple[str, str] = ("", "")  # a pass that fails at these sizes, and how
+    decoding: Decoding | None = None
     trials: dict[Kind, Trial | None] = field(default_factory=dict)
 
     def holds(self, kind: Kind) -> bool:
-        """Whether the last stage computes what the formula does."""
-        return not self.broken[0] and not self.whole(kind).gap.wrong
+        """Whether the last stage computes what the formula does, and a derived step, if there is one."""
+        if self.broken[0] or self.whole(kind).gap.wrong:
+            return False
+        return not any(one.gap.wrong for one in self.steps(kind))
+
+    def steps(self, kind: Kind) -> Iterator[Measure]:
+        """The derived step against the formula: none for a model without one, or where it draws or is given more."""
+        trial = None if kind.training or kind.given else self.trial(kind)
+        if self.decoding is None or trial is None:
+            return
+        loosest = max((self.unit(row) for row in self.rows), default=UNIT)
+        gap = steps.compared(self.small.graph, self.decoding, trial, max(loosest, ULPS[REASSOCIATING] * UNIT))
+        yield Measure(self.model, DERIVED, REASSOCIATING, kind.name, str(self.small), gap)
 
     def whole(self, kind: Kind) -> Measure:
         """The last stage against the formula."""
@@ -271,14 +288,15 @@ class Run:
         return rounding if numeric == EXACT else max(rounding, row.bound)
 
 
-def _ran(model: str, small: Small, rows: tuple[Pass, ...], kinds: tuple[Kind, ...]) -> Run:
+def _ran(model: str, small: Small, rows: tuple[Pass, ...], kinds: tuple[Kind, ...], decodes: bool) -> Run:
     """The small model after the passes, as far as they go."""
     names = [row.name for row in rows]
     broken = ("", "")
     while True:
         try:
             stages, ledger = pipeline.run(small.graph, only=names)
-            return Run(model, small, rows, kinds, stages, ledger, broken)
+            decoding = steps.stepped(small.graph, names) if decodes else None
+            return Run(model, small, rows, kinds, stages, ledger, broken, decoding)
         except Exception as failed:  # whatever a pass raises here, it is not the user's
             if not names:
                 raise

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..evaluate import Array, Evaluator, align
 from ..ir import Axis, Graph, Length, Output
-from ..reference import Places, arranged, check_inputs
+from ..reference import MASKS, Places, arranged, check_inputs, length_names
 from .cases import Case
 from .rounding import Noisy, allowed
 
@@ -77,6 +77,17 @@ class Trial:
                 unseen = ~self.places[axis.size.name].visible
                 hidden = hidden | align(unseen, (axis.owner, axis), axes)
         return np.where(hidden, np.nan if value.dtype.kind == "f" else WRONG_ID, value)
+
+    def aligned(self, name: str, length: Length) -> tuple[Array, Array, Array]:
+        """An input along a length with its examples at the left, their numbers of entries, and which may be seen."""
+        inputs, _, lengths, *_ = self._how
+        return np.asarray(inputs[name]), np.asarray(lengths.count[length.name], int), lengths.visible[length.name]
+
+    def others(self, name: str, length: Length) -> dict[str, Array]:
+        """The inputs and masks of all lengths but one, which the input `name` counts."""
+        names = dict(zip(length_names(self.graph), MASKS, strict=False))
+        mine = names.get(length.name, "")
+        return {key: value for key, value in self.case.inputs.items() if key not in (name, mine)}
 
     def shown(self, axes: tuple[Axis, ...], value: Array) -> Array:
         """Which entries of a result with these axes a caller sees: those of texts that have a token."""
