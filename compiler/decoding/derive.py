@@ -18,7 +18,6 @@ from ...grammar.diagnostics import Span
 from .. import ir
 from ..ir import Axis, Graph, Length, Node, Origin
 from ..ledger import Ledger
-from ..passes import inference
 from ..pipeline import DERIVED
 from .causality import Causality, decided
 from .demand import NEW, Demand, Key
@@ -58,6 +57,8 @@ def derived(graph: Graph, tokens: str, result: str, ledger: Ledger) -> Decoding 
 
     `graph` is the formula of the model, `tokens` the name of an input whose axes are the batch and a length.
     """
+    from ..passes import inference  # passes compute with arrays, and to check a spec takes none
+
     told = inference.run(_of(graph, result), Ledger())
     (length,) = {axis.size for one in told.inputs if one.name == tokens for axis in one.axes if axis.counted}
     assert isinstance(length, Length)

@@ -160,7 +160,7 @@ def _digest(graph: Graph) -> bytes:
 
 
 def _fired(ledger: Ledger) -> set[tuple[str, str]]:
-    return {(line.pass_name, line.rule) for line in ledger.lines if line.fired}
+    return {(line.pass_name, line.rule) for line in ledger.lines if line.fired and line.pass_name != DERIVED}
 
 
 def _models(made: Compiled, wanted: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Iterator[Run]]]:
@@ -243,8 +243,8 @@ class Run:
     def steps(self, kind: Kind) -> Iterator[Measure]:
         """The derived step against the formula: none for a model without one, or where it draws or is given more."""
         trial = None if kind.training or kind.given else self.trial(kind)
-        if self.decoding is None or trial is None:
-            return
+        if self.decoding is None or trial is None or self.broken[0] or self.whole(kind).gap.wrong:
+            return  # a pass that is wrong is blamed for itself
         loosest = max((self.unit(row) for row in self.rows), default=UNIT)
         gap = steps.compared(self.small.graph, self.decoding, trial, max(loosest, ULPS[REASSOCIATING] * UNIT))
         yield Measure(self.model, DERIVED, REASSOCIATING, kind.name, str(self.small), gap)
