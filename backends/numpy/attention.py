@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 class Keys:
     """The rows that attention looks at: how many each example has, which nobody may see, and how far apart they begin.
 
-    All are text; `room` is empty where the rows of one example follow those of the one before.
+    All are text; `room` is empty where the rows of one example follow those of the one before. `shift` is how many rows
+    of each example are there no more, for each new row and for each example.
     """
 
     lengths: str = "lengths"
     hidden: str = "hidden"
     room: str = ""
+    shift: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
     options.append(f"hidden={seen.hidden}")
     if "bias" in at:
         options.append(f"bias={_function(writer, at['bias'], axis, made, 'bias', blocks)}")
-    options += bounded.row_bounds(writer, at, rows if some else None) if blocks else []
+    options += bounded.row_bounds(writer, at, rows if some else None, keys.shift[some]) if blocks else []
     name = "attention_within" if blocks else "attention"
     writer.need(name)
     queries = "" if not some else " * ".join(writer.size(axis) for axis in rows) or "1"

@@ -50,9 +50,15 @@ def seen_rows(writer: RowWriter, at: Mapping[str, Node], axis: Axis, hidden: str
     return Seen(f"unseen({hidden}, {writer.fit(seen, seen.lead if seen.lead != 'examples' else 'rows', ())})", rest)
 
 
-def row_bounds(writer: RowWriter, at: Mapping[str, Node], asked: tuple[Axis, ...] | None) -> list[str]:
-    """`first=…, stop=…`: a number for each query; `asked` are the axes of an example's rows that ask, if not all do."""
-    return [f"{role}={_per_row(writer, at[role], asked)}" for role in ("first", "stop") if role in at]
+def row_bounds(
+    writer: RowWriter, at: Mapping[str, Node], asked: tuple[Axis, ...] | None, shift: str = ""
+) -> list[str]:
+    """`first=…, stop=…`: a number for each query; `asked` are the axes of an example's rows that ask, if not all do.
+
+    `shift` is the text of how many keys before the first there were.
+    """
+    less = f" - {shift}" if shift else ""
+    return [f"{role}={_per_row(writer, at[role], asked)}{less}" for role in ("first", "stop") if role in at]
 
 
 def _per_row(writer: RowWriter, bound: Node, asked: tuple[Axis, ...] | None) -> str:

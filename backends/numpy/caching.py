@@ -20,23 +20,47 @@ Step = Callable[["Cache", IntArray, IntArray, IntArray], NDArray[Any]]
 
 
 class Rows:
-    """The rows along one length: how many each example has, which of them nobody may see, and the values."""
+    """The rows along one length: how many each example has, which of them nobody may see, and the values.
 
-    def __init__(self, examples: int, room: int) -> None:
-        self.count = np.zeros(examples, np.intp)
-        self.room = room
+    With a `window`, rows before the last so many old ones may go: an example has `stored` of its `count` rows, those
+    behind the first `dropped`; `shift` is that number for each new row.
+    """
+
+    def __init__(self, examples: int, room: int, window: int | None = None) -> None:
+        self.count = self.stored = self.dropped = self.shift = np.zeros(examples, np.intp)
+        self.room, self.window = room, window
         self.hidden: BoolArray | None = None
         self.values: dict[Key, NDArray[Any]] = {}
         self.at: slice | IntArray = slice(0, 0)  # where the new rows go
+        self.bands: dict[int, Rows] = {}
+        self.new: tuple[IntArray, BoolArray | None] | None = None
+
+    def within(self, window: int | None) -> Rows:
+        """The rows of values of which a later row sees `window` old ones alone: these, if it sees all."""
+        if window is None:
+            return self
+        if window not in self.bands:
+            band = self.bands[window] = Rows(len(self.count), min(self.room, 2 * window + 1), window)
+            if self.new is not None:
+                band.advance(*self.new)
+        return self.bands[window]
 
     def advance(self, lengths: IntArray, hidden: BoolArray | None) -> None:
         """Counts `lengths` new rows of each example and makes room for them; `hidden` marks those not to be seen."""
-        before, examples = self.count, len(lengths)
-        self.count = before + lengths
-        if self.count.max(initial=0) > self.room:
-            self.grow(max(int(self.count.max()), 2 * self.room))
+        self.new, examples = (lengths, hidden), len(lengths)
+        for band in self.bands.values():
+            band.advance(lengths, hidden)
+        most = int((self.stored + lengths).max(initial=0))
+        if most > self.room:
+            if self.window is not None:
+                most = self.forget(lengths)
+            else:
+                self.grow(max(most, 2 * self.room))
+        before = self.stored
+        self.count, self.stored = self.count + lengths, before + lengths
+        self.shift = self.dropped if self.window is None else np.repeat(self.dropped, lengths)
         if examples == 1:
-            self.at = slice(int(before[0]), int(self.count[0]))
+            self.at = slice(int(before[0]), int(self.stored[0]))
         else:
             shift = np.arange(examples) * self.room + before - (np.cumsum(lengths) - lengths)
             self.at = np.arange(int(lengths.sum())) + np.repeat(shift, lengths)
@@ -55,7 +79,7 @@ class Rows:
 
     def of(self, example: int) -> slice:
         """Where the rows of an example are."""
-        return slice(example * self.room, example * self.room + int(self.count[example]))
+        return slice(example * self.room, example * self.room + int(self.stored[example]))
 
     def append_of(self, example: int, key: Key, value: NDArray[Any]) -> NDArray[Any]:
         """All rows of one example's value, the new ones among them; value[row, …] are those."""
@@ -69,25 +93,43 @@ class Rows:
     def seen(self, example: int) -> BoolArray:
         """Which rows of an example may be seen."""
         if self.hidden is None:
-            return np.ones(int(self.count[example]), np.bool_)
+            return np.ones(int(self.stored[example]), np.bool_)
         return np.asarray(~self.hidden[self.of(example)])
 
     def grow(self, room: int) -> None:
         """More places for each example."""
         self.rearrange(np.arange(len(self.count)), room)
 
-    def rearrange(self, chosen: IntArray, room: int) -> None:
-        """These examples, in this order, with so many places each."""
-        old, self.room, used = self.room, room, int(self.count.max(initial=0))
+    def forget(self, lengths: IntArray) -> int:
+        """Leaves the last `window` rows of each example, and makes room for new ones; how many that are at most."""
+        kept = np.minimum(self.stored, self.window or 0)
+        drop, most = self.stored - kept, int((kept + lengths).max(initial=0))
+        room = max(most, 2 * (self.window or 0) + 1)
+        places = np.minimum(drop[:, None] + np.arange(int(kept.max(initial=0))), self.room - 1)
+        self.rearrange(np.arange(len(kept)), room, places)
+        self.dropped, self.stored = self.dropped + drop, kept
+        return most
+
+    def rearrange(self, chosen: IntArray, room: int, places: IntArray | None = None) -> None:
+        """These examples, in this order, with so many places each: of all their rows, or those at places[example]."""
+        old, self.room = self.room, room
+        used = min(int(self.stored.max(initial=0)), old) if places is None else places.shape[1]
 
         def moved(rows: NDArray[Any]) -> NDArray[Any]:
+            whole = rows.reshape(len(rows) // old, old, *rows.shape[1:])
             made = np.zeros((len(chosen), room, *rows.shape[1:]), rows.dtype)
-            kept = min(used, old)
-            made[:, :kept] = rows.reshape(len(rows) // old, old, *rows.shape[1:])[chosen, :kept]
+            made[:, :used] = whole[chosen, :used] if places is None else whole[chosen[:, None], places]
             return made.reshape(-1, *rows.shape[1:])
 
         self.values = {key: moved(rows) for key, rows in self.values.items()}
         self.hidden = None if self.hidden is None else moved(self.hidden)
+
+    def take(self, chosen: IntArray) -> None:
+        """These examples alone, in this order."""
+        self.rearrange(chosen, self.room)
+        self.count, self.stored, self.dropped = self.count[chosen], self.stored[chosen], self.dropped[chosen]
+        for band in self.bands.values():
+            band.take(chosen)
 
 
 class Cache:
@@ -112,8 +154,7 @@ class Cache:
     def take(self, chosen: IntArray) -> None:
         """These examples alone, in this order; one may come several times."""
         for rows in self.rows.values():
-            rows.rearrange(chosen, rows.room)
-            rows.count = rows.count[chosen]
+            rows.take(chosen)
         self.values = {key: (value[chosen] if own else value, own) for key, (value, own) in self.values.items()}
         self.examples = len(chosen)
 

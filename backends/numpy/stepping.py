@@ -6,7 +6,7 @@ lead `kept …`, the length that it counts: attention looks at such keys, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...compiler.decoding import DERIVED, Decoding
@@ -33,6 +33,8 @@ class StepWriter(PackedWriter):
     ) -> None:
         super().__init__(graph, names, parameters, batch)
         self.new, self.along = new, lines  # the variable of each length's rows
+        self.windows: Mapping[str, tuple[int | None, ...]] = {}
+        self.bands: dict[tuple[str, tuple[int | None, ...]], str] = {}
 
     # -------------------------------------------------------------------------------------------------- shapes
 
@@ -41,7 +43,7 @@ class StepWriter(PackedWriter):
         counted = [axis for axis in one.axes if axis.counted]
         if len(counted) == 1 and counted[0].size != self.new and self.new is not None:
             dims = tuple(axis for axis in one.axes if axis not in (self.batch, counted[0]))
-            return f"{KEPT}{counted[0].size}", dims
+            return f"{KEPT}{self.rows_along(str(counted[0].size))}", dims
         return super().shape(one)
 
     def fit(self, value: Value, lead: str, dims: tuple[Axis, ...]) -> str:
@@ -51,8 +53,7 @@ class StepWriter(PackedWriter):
 
     def lead_sizes(self, lead: str) -> list[str]:
         if lead.startswith(KEPT):
-            rows = self.rows_along(lead.removeprefix(KEPT))
-            return [f"len(lengths) * {rows}.room"]
+            return [f"len(lengths) * {lead.removeprefix(KEPT)}.room"]
         return super().lead_sizes(lead)
 
     def rows_along(self, length: str) -> str:
@@ -67,8 +68,9 @@ class StepWriter(PackedWriter):
             return super().keys(axis, key, value)
         if value.lead != key.lead:
             raise Unsupported("attention whose keys and values are of two lengths")
-        rows = self.rows_along(key.lead.removeprefix(KEPT))
-        return attention.Keys(f"{rows}.count", f"{rows}.hidden", f"{rows}.room")
+        rows = key.lead.removeprefix(KEPT)
+        shift = (f"{rows}.shift", f"{rows}.dropped") if "[" in rows else ("", "")
+        return attention.Keys(f"{rows}.stored", f"{rows}.hidden", f"{rows}.room", shift)
 
     # -------------------------------------------------------------------------------------------------- leaves
 
@@ -76,7 +78,7 @@ class StepWriter(PackedWriter):
         axis: Axis = one["axis"]
         if axis.counted and self.new is not None and axis.size != self.new:
             rows = self.rows_along(str(axis.size))
-            return Value(f"np.tile(np.arange({rows}.room), len(lengths))", f"{KEPT}{axis.size}", (), wide=True)
+            return Value(f"np.tile(np.arange({rows}.room), len(lengths))", f"{KEPT}{rows}", (), wide=True)
         return super()._index(one)
 
     def _size(self, one: Node) -> Value:
@@ -91,8 +93,12 @@ class StepWriter(PackedWriter):
             raise Unsupported("rows are kept of what is no row")
         value = self.real(value) if one.kind == "real" else value
         rows = self.rows_along(str(one["into"].size))
+        window = self.windows.get(one["name"], ())
+        if window:
+            number = self.value(one.args[1]).text if len(one.args) > 1 else "0"
+            rows = f"{self.bands.setdefault((rows, window), self.names.fresh(f'{rows}_within'))}[{number}]"
         text = f"{rows}.append({self._key(one, one.args[1:])}, {value.text})"
-        return Value(text, f"{KEPT}{one['into'].size}", value.dims, wide=value.wide)
+        return Value(text, f"{KEPT}{rows}", value.dims, wide=value.wide)
 
     def _keep(self, one: Node) -> Value:
         """Rows along a length are kept as such, other values as they are."""
@@ -113,7 +119,7 @@ class StepWriter(PackedWriter):
         counted = [axis for axis in one.axes if axis.counted]
         if counted:
             rows = self.rows_along(str(counted[0].size))
-            return Value(f"{rows}.values[{key}]", f"{KEPT}{counted[0].size}", dims)
+            return Value(f"{rows}.values[{key}]", f"{KEPT}{rows}", dims)
         return Value(f"cache.values[{key}][0]", "examples" if self.batch in one.axes else "", dims)
 
     def _key(self, one: Node, numbers: Iterable[Node]) -> str:
@@ -155,6 +161,7 @@ def _packed_step(decoding: Decoding, names: Names, parameters: Parameters) -> tu
     token = names.fresh(next(one.spec_name for one in step.inputs if one.name == decoding.tokens))
     lines: dict[str, str] = {}
     writer = StepWriter(step, names, parameters, step.batch, decoding.new, lines)
+    writer.windows = {row.name: row.window for row in decoding.kept}
     writer.indent = 2
     for one in walk_all(step.roots):
         if one.op == "input":  # there is no other than the tokens
@@ -165,7 +172,11 @@ def _packed_step(decoding: Decoding, names: Names, parameters: Parameters) -> tu
     value = writer.value(out.node)
     text = writer.fit(value, "examples", order)
     writer.write(f"return {text if value.buffer is None else f'np.array({text})'}")
-    return [_step_method(decoding, token, lines, writer.lines)], writer.used
+    bands = [
+        f"        {name} = [{rows}.within(far) for far in {window!r}]"
+        for (rows, window), name in writer.bands.items()
+    ]
+    return [_step_method(decoding, token, lines, [*bands, *writer.lines])], writer.used
 
 
 def _decoder_method(decoding: Decoding) -> list[str]:

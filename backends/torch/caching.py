@@ -17,25 +17,45 @@ Key = tuple[Any, ...]  # the name of a value, and the numbers of the steps whose
 
 
 class Rows:
-    """The rows along one length: how many each example has, which of them nobody may see, and the values."""
+    """The rows along one length: how many each example has, which of them nobody may see, and the values.
 
-    def __init__(self, room: int) -> None:
-        self.room, self.keys, self.before, self.new = room, 0, 0, 0
+    With a `window`, rows before the last so many old ones may go: an example has `stored` of its `count` rows.
+    """
+
+    def __init__(self, room: int, window: int | None = None) -> None:
+        self.room, self.keys, self.before, self.new, self.window = room, 0, 0, 0, window
         self.even = True  # all examples have `keys` rows, and all may be seen
-        self.count = self.visible = self.at = self.own = torch.empty(0)
+        self.count = self.stored = self.visible = self.at = self.own = torch.empty(0)
         self.values: dict[Key, Tensor] = {}
+        self.bands: dict[int, Rows] = {}
+        self.last: tuple[Tensor, Tensor | None, Tensor | None] | None = None
+
+    def within(self, window: int | None) -> Rows:
+        """The rows of values of which a later row sees `window` old ones alone: these, if it sees all."""
+        if window is None:
+            return self
+        if window not in self.bands:
+            band = self.bands[window] = Rows(min(self.room, 2 * window + 1), window)
+            if self.last is not None:
+                band.advance(*self.last)
+        return self.bands[window]
 
     def advance(self, new: Tensor, counts: Tensor | None, hidden: Tensor | None) -> None:
         """Counts the rows of new[batch, tokens]: `counts` of each example (all, if None); `hidden` may not be seen."""
+        self.last = new, counts, hidden
+        for band in self.bands.values():
+            band.advance(new, counts, hidden)
         batch, self.new, device = new.shape[0], new.shape[1], new.device
         if not self.keys:
-            self.count = torch.zeros(batch, dtype=torch.long, device=device)
+            self.count = self.stored = torch.zeros(batch, dtype=torch.long, device=device)
             self.visible = torch.zeros(batch, 0, dtype=torch.bool, device=device)
-        start, self.before = self.count, self.keys
+        if self.window is not None and self.keys + self.new > self.room:
+            self.forget(self.window)
+        start, self.before = self.stored, self.keys
         self.own = own = torch.full_like(start, self.new) if counts is None else counts.to(start)
         self.even = self.even and hidden is None and (counts is None or bool((own == self.new).all()))
-        self.count = start + own
-        self.keys = self.before + self.new if self.even else int(self.count.max())
+        self.count, self.stored = self.count + own, start + own
+        self.keys = self.before + self.new if self.even else int(self.stored.max())
         self.room = self.room if self.before + self.new <= self.room else max(self.before + self.new, 2 * self.room)
         self.at = start[:, None] + torch.arange(self.new, device=device)
         real = torch.arange(self.new, device=device) < own[:, None]
@@ -58,14 +78,28 @@ class Rows:
             rows[torch.arange(len(rows), device=rows.device)[:, None], self.at] = value
         return rows[:, : self.keys]
 
+    def forget(self, window: int) -> None:
+        """Leaves the last `window` rows of each example."""
+        kept = self.stored.clamp(max=window)
+        self.keys = min(self.keys, window) if self.even else int(kept.max())
+        places = (self.stored - kept)[:, None] + torch.arange(self.keys, device=kept.device)
+        places = places.clamp(max=self.visible.shape[1] - 1)
+        each = torch.arange(len(kept), device=kept.device)[:, None]
+        self.stored, self.visible = kept, self.visible[each, places]
+        self.visible = self.visible & (torch.arange(self.keys, device=kept.device) < kept[:, None])
+        self.room = 2 * window + 1
+        self.values = {key: rows[each, places] for key, rows in self.values.items()}
+
     def take(self, chosen: Tensor) -> None:
         """These examples alone, in this order."""
-        self.count, self.visible = self.count[chosen], self.visible[chosen]
+        self.count, self.stored, self.visible = self.count[chosen], self.stored[chosen], self.visible[chosen]
         if not self.even and len(chosen):
-            self.keys = int(self.count.max())
+            self.keys = int(self.stored.max())
             self.visible = self.visible[:, : self.keys]
             self.even = bool(self.visible.all())
         self.values = {key: rows[chosen] for key, rows in self.values.items()}
+        for band in self.bands.values():
+            band.take(chosen)
 
 
 class Cache:
@@ -136,7 +170,7 @@ def kept_attention(
         return F.scaled_dot_product_attention(q, k, v, scale=scale)
     if rows.even and within and not rows.before:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    own = (rows.count - 1)[:, None] if last else rows.at
+    own = (rows.stored - 1)[:, None] if last else rows.at
     gap = own[:, :, None] - torch.arange(rows.keys, device=q.device)
     near = rows.visible[:, None] & (gap >= 0)
     near = near if before is None else near & (gap <= before)

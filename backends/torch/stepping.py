@@ -7,8 +7,9 @@ padded batches works on them; attention within causal bounds of kept rows needs 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ...compiler import kernels as kernel_table
 from ...compiler.affine import Form, form
@@ -32,11 +33,26 @@ class StepWriter(TorchWriter):
 
     rows: dict[str, str]
 
+    def __init__(self, graph: Graph, names: Names, weights: WeightNames, lengths: Mapping[str, str]) -> None:
+        super().__init__(graph, names, weights, lengths)
+        self.windows: Mapping[str, tuple[int | None, ...]] = {}
+        self.bands: dict[tuple[int | None, ...], str] = {}
+
+    def rows_of(self, one: Node) -> str:
+        """The variable of the rows that a kept value has: those of its length, or of its window of them."""
+        rows, window = self.rows[str(one["into"].size)], self.windows.get(one["name"], ())
+        if not window:
+            return rows
+        return f"{self.bands.setdefault(window, self.names.fresh(f'{rows}_within'))}[{self._number(one)}]"
+
+    def _number(self, one: Node) -> str:
+        return self.value(one.args[1]).text if len(one.args) > 1 else "0"
+
     def _append(self, one: Node) -> Value:
         axis, into = one["along"], one["into"]
         value = self.real(self.value(one.args[0])) if one.kind == "real" else self.value(one.args[0])
         dims = (axis.owner, axis, *(a for a in value.dims if a not in (axis.owner, axis)))
-        text = f"{self.rows[str(into.size)]}.append({self._key(one, one.args[1:])}, {aligned(value, '', dims)})"
+        text = f"{self.rows_of(one)}.append({self._key(one, one.args[1:])}, {aligned(value, '', dims)})"
         return Value(text, "", (axis.owner, into, *dims[2:]), wide=value.wide, reorder="permute")
 
     def _keep(self, one: Node) -> Value:
@@ -61,28 +77,16 @@ class StepWriter(TorchWriter):
         return super().settled(one, found)
 
     def _kernel(self, one: Node) -> Value:
-        at = kernel_table.parts(one)
-        if one["name"] == "attention" and "query" in at:
-            found = self._kept_attention(one, at)
-            if found is not None:
-                return found
-            return super()._kernel(kernel_table.unbounded(one))
+        if isinstance(one.get("form"), KeptForm):
+            return self._kept_attention(one, one["form"])
         return super()._kernel(one)
 
-    def _kept_attention(self, one: Node, at: dict[str, Node]) -> Value | None:
-        """Attention over the kept rows up to the query's own, or a window of them; None where it is another."""
-        axis = one["axis"]
-        rows = self.rows.get(str(axis.size))
-        if rows is None or "see" in at or "bias" in at or axis.size in self.own:
-            return None
-        asked = [a for a in at["query"].axes if a.ragged and a != self.batch]
-        last = not asked
-        bounds = {role: _behind(at.get(role), asked[0] if asked else None, axis) for role in ("first", "stop")}
-        if (bounds["stop"] != 1 and not (last and "stop" not in at)) or ("first" in at and bounds["first"] is None):
-            return None
-        given = [rows, f"{float(one['scale'])!r}"]
-        given += [f"before={-bounds['first']}"] if bounds["first"] is not None else []
-        given += ["last=True"] if last else []
+    def _kept_attention(self, one: Node, form: KeptForm) -> Value:
+        at = kernel_table.parts(one)
+        window = form.window
+        before = str(window[0]) if len(set(window)) == 1 else f"{window!r}[{self._number(at['key'])}]"
+        given = [self.rows_of(at["key"]), f"{float(one['scale'])!r}", *([f"before={before}"] if window else [])]
+        given += ["last=True"] if form.last else []
         self.need("kept_attention")
 
         def call(sides: kernels.Sides, q: str, k: str, v: str) -> str:
@@ -94,9 +98,35 @@ class StepWriter(TorchWriter):
                 return f"{text}.unflatten(1, ({', '.join(self.size(axis) for axis in sides.heads)}))"
             return text if sides.heads else f"{text}[:, 0]"
 
-        return kernels.call_of(self, one, at, call)
+        return kernels.call_of(self, one, at, call) or self.value(kernel_table.expanded(one))
 
-    own: frozenset[Length] = frozenset()
+
+@dataclass(frozen=True)
+class KeptForm:
+    """Attention to the kept rows up to the query's own, or `window` of those before (by the step of a loop).
+
+    `last`: each example has one query, its last token.
+    """
+
+    window: tuple[int | None, ...]
+    last: bool
+
+
+def _settled(windows: Mapping[str, tuple[int | None, ...]], one: Node) -> Node:
+    """Attention over kept rows in its own form, if it has it; bounds of another are a relation again."""
+    if one.op != "kernel" or one["name"] != "attention" or "query" not in one["roles"]:
+        return one
+    at, axis = kernel_table.parts(one), one["axis"]
+    asked = [a for a in at["query"].axes if a.ragged and a != axis.owner]
+    stop = _behind(at.get("stop"), asked[0] if asked else None, axis)
+    causal = stop == 1 or (not asked and "stop" not in at)
+    window = windows.get(at["key"].get("name", ""), ()) if at["key"].op == "append" else ()
+    plain = at["key"].op == at["value"].op == "append" and not {"see", "bias", "drop"} & set(at)
+    if not (plain and causal and len(asked) < 2 and ("first" not in at or window)):
+        return kernel_table.unbounded(one)
+    parts = {role: part for role, part in at.items() if role not in ("first", "stop")}
+    attrs = {name: value for name, value in one.attrs.items() if name not in ("name", "roles")}
+    return kernel_table.make("attention", parts, one.axes, **attrs, form=KeptForm(window, not asked))
 
 
 def _behind(bound: Node | None, row: Axis | None, axis: Axis) -> int | None:
@@ -138,12 +168,13 @@ def write(
 
 
 def _step(decoding: Decoding, names: Names, weights: WeightNames, source: str | None) -> tuple[list[str], set[str]]:
-    step = decoding.step
+    windows = {row.name: row.window for row in decoding.kept}
+    step = decoding.step.rewrite(partial(_settled, windows))
     ids = names.fresh(next(one.spec_name for one in step.inputs if one.name == decoding.tokens))
     lengths = _lengths(step)
     texts = {length: names.fresh(length) for length in lengths}
     writer = StepWriter(step, names, weights, texts)
-    writer.own = frozenset({decoding.new})
+    writer.windows = windows
     writer.rows = {decoding.length.name: "rows", decoding.new.name: "rows"}
     writer.indent = 2
     for one in walk_all(step.roots):
@@ -153,12 +184,14 @@ def _step(decoding: Decoding, names: Names, weights: WeightNames, source: str | 
     (out,) = step.outputs
     tail = f"        return {aligned(writer.value(out.node), '', out.axes)}"
     body = [*writer.lines, tail]
+    bands = [f"        {name} = [rows.within(far) for far in {window!r}]" for window, name in writer.bands.items()]
     places = [line for length in lengths for line in _places(decoding, length, texts[length])]
     lines = [
         *header("step", ["self", "cache: Cache", f"{ids}: Tensor", "rows: Rows"], "Tensor"),
         f'        """{out.name} after each example\'s last new token; `rows` are all that are kept."""',
         f"        device, dtype, batch = {ids}.device, {_dtype(source)}, {ids}.shape[0]",
         *_used(places, body),
+        *bands,
         *body,
     ]
     return lines, writer.used

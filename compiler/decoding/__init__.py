@@ -19,6 +19,7 @@ from ..pipeline import DERIVED
 from ..wanted import wanted
 from .choose import RESULT, tokens_of
 from .derive import Decoding, Kept, derived
+from .windows import windows
 
 __all__ = ["DERIVED", "Decoding", "Kept", "decoding_of", "derived", "tokens_of"]
 
@@ -34,4 +35,15 @@ def decoding_of(graph: Graph, ledger: Ledger, optimised: Callable[[Graph], Graph
     if found is None:
         return None
     step = optimised(wanted(found.step, (RESULT,), {RESULT: "last"}))
-    return replace(found, begin=found.begin and optimised(found.begin), step=step)
+    seen = windows(step, {row.name: row.steps for row in found.kept})
+    kept = tuple(replace(row, window=seen.get(row.name, ())) for row in found.kept)
+    for row in kept:
+        if row.window:
+            ledger.fired(DERIVED, "window", f"of {row.name}, {_told(row.window)}: no later row sees those before")
+    return replace(found, begin=found.begin and optimised(found.begin), step=step, kept=kept)
+
+
+def _told(window: tuple[int | None, ...]) -> str:
+    """How many old rows are needed, in words."""
+    sizes = {"all old rows" if far is None else f"{far} old rows": None for far in window}
+    return f"{' or '.join(sizes)} are needed"

@@ -28,13 +28,17 @@ CAUSAL = "row i depends on the rows up to i alone"
 
 @dataclass(frozen=True)
 class Kept:
-    """Rows that are kept of a value: its axes (`along` counts them), and how many steps of loops have their own."""
+    """Rows that are kept of a value: its axes (`along` counts them), and how many steps of loops have their own.
+
+    `window` says for each step how many old rows it needs, None for all; it is empty where all steps need all.
+    """
 
     name: str
     axes: tuple[Axis, ...]
     along: Axis | None
     steps: tuple[int, ...]
     kind: str
+    window: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,24 @@ def test_examples_that_are_taken_several_times(name: str, layout: str) -> None:
     assert np.abs(found - wanted[:, 5]).max() / max(1, np.abs(wanted).max()) < 1e-10
 
 
+@pytest.mark.parametrize("layout", LAYOUTS[:2])
+def test_a_window_of_three_keeps_two_old_rows(layout: str) -> None:
+    """Those before are gone as soon as their place is needed; layers that see all keep all."""
+    for name, windows in (("window", {2}), ("layers_apart", {2})):
+        made = decoder(name, layout, 2, 64)
+        tokens = text(7)[0][:2]
+        for place in range(LENGTH):
+            made.feed(tokens[:, place : place + 1], np.ones(2, int), np.zeros((2, 1), bool))
+        rows: Any = (made.decoder if isinstance(made, Tensors) else made).rows  # type: ignore[attr-defined]
+        assert set(rows.bands) == windows
+        band = rows.bands[2]
+        assert band.room <= 2 * 2 + 1
+        assert int(band.stored.max()) <= band.room
+        assert band.values
+        kept = {key[1] for key in rows.values}  # layers whose rows are all there
+        assert kept == (set() if name == "window" else {1})
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_token_outside_the_table_is_told(layout: str) -> None:
     with pytest.raises(ValueError, match=r"a new token .*19"):

@@ -75,6 +75,25 @@ CAUSAL: dict[str, str] = {
     "alternating": decoder(
         "attention[key if see](Q, K, V)", "attention, causal", more="see = causal and index(seq) - index(key) < 2"
     ),
+    "layers_apart": spec(
+        "attention",
+        """block Attn(x[seq, d], l) → [seq, d] = attention[key if see](Q, K, V) @ W_O
+    where Q = x @ W_Q
+          K = (x @ W_K)[seq → key]
+          V = (x @ W_V)[seq → key]
+          see[i: seq, j: key] = j ≤ i and (i - j < 3 or l % 2 == 1)
+    weights W_Q, W_K, W_V : [d → head dk]
+            W_O : [head dk → d]
+"""
+        + IDS
+        + """logits[seq, vocab] = x[layers] @[d] E
+    where x[0] = E[vocab = tokens]
+          for l in layers:
+              x[l + 1] = x[l] + attn[l](x[l], l)
+    uses attn[layers] : Attn
+    weights E : [vocab, d]
+""",
+    ),
     "stripes": decoder(
         "attention[key if see](Q, K, V)", more="see[i: seq, j: key] = j ≤ i and ((i - j) % 2 == 0 or j < 2)"
     ),

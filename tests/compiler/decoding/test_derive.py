@@ -122,6 +122,17 @@ def test_what_is_kept_is_named_and_told() -> None:
     assert told == [f"attn.K{often}", f"attn.V{often}"]
 
 
+def test_a_window_of_w_needs_the_w_before_less_one() -> None:
+    for name, wanted in (("window", (2, 2)), ("own_window", (2, 2)), ("alternating", (1, 1)), ("layers_apart", (2, None))):
+        decoding = decoders.program(name).compiled.decoding
+        assert decoding is not None
+        assert {row.window for row in decoding.kept} == {wanted}
+    for name in ("gpt", "blocks", "stripes", "alibi"):
+        decoding = decoders.program(name).compiled.decoding
+        assert decoding is not None
+        assert {row.window for row in decoding.kept} == {()}
+
+
 def test_cross_attention_is_computed_once() -> None:
     made = decoders.program("crossed").compiled
     decoding = made.decoding
