@@ -229,7 +229,7 @@ class _Deriving:
     def _append(self, one: Node) -> Node:
         """All rows of a value: those kept of earlier calls, and the new ones."""
         (axis,) = self.demand.along(one)
-        value = self.done[one, NEW]
+        value, others = self._bare(self.done[one, NEW])
         if one not in self.appended:
             numbers = [ir.counter(loop) for loop in sorted(one.free)]
             name = self._name(one)
@@ -237,7 +237,15 @@ class _Deriving:
             often = f" in each step of {self._told(one)}" if numbers else ""
             span = _place(self.graph, one)
             self.ledger.fired(NAME, "append", f"{_shown(name, one)} is kept{often}: its rows never change", span)
-        return self.appended[one]
+        return ir.rename(self.appended[one], others)
+
+    def _bare(self, value: Node) -> tuple[Node, dict[Axis, Axis]]:
+        """The value under its own names but for the length's, and the other names that it goes by."""
+        if value.op != "rename":
+            return value, {}
+        pairs = dict(value["pairs"])
+        mine = {old: new for old, new in pairs.items() if new.size == self.new}
+        return ir.rename(value.args[0], mine), {old: new for old, new in pairs.items() if old not in mine}
 
     def _told(self, one: Node) -> str:
         return " and ".join(str(self.loops[loop]["axis"]) for loop in sorted(one.free))
