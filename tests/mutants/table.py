@@ -719,5 +719,132 @@ FELT = (
     ),
 )  # fmt: skip
 
-MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT)
+CAUSAL = ("tests/compiler/decoding/test_causality.py",)
+STEPS = ("tests/compiler/decoding/test_derive.py",)
+WRITTEN = ("tests/backends/test_stepping.py",)
+
+DECODED = (
+    Mutant(
+        "a row may see the next one", "compiler/decoding/causality.py",
+        "greatest(stop - own + constant(-1)) <= 0",
+        "greatest(stop - own + constant(-2)) <= 0",
+        "a cache of a model that looks ahead", CAUSAL,
+    ),
+    Mutant(
+        "a sum over all rows", "compiler/decoding/causality.py",
+        "            if found is None:\n",
+        "            if found is None and self.along(one.axes):\n",
+        "pooling changes with each token", CAUSAL,
+    ),
+    Mutant(
+        "a mean of rows that do not count", "compiler/decoding/causality.py",
+        'SUMS = ("sum", "norm", "any", "count")',
+        'SUMS = ("sum", "norm", "any", "count", "mean")',
+        "terms of 0 count in a mean", CAUSAL,
+    ),
+    Mutant(
+        "the larger of two places", "compiler/decoding/causality.py",
+        'quantifier = any if place["fn"] == "min" else all',
+        "quantifier = any",
+        "one of two places lies after the row", CAUSAL,
+    ),
+    Mutant(
+        "the length is no matter", "compiler/decoding/causality.py",
+        "        if _counts(one, self.length):\n            return Ahead",
+        "        if False:\n            return Ahead",
+        "rows that change as the text grows", CAUSAL,
+    ),
+    Mutant(
+        "new rows begin at 0", "compiler/decoding/derive.py",
+        'return ir.apply("-", ir.size(axis), ir.size(self._axis(axis)))',
+        "return ir.widen_to(ir.const(0), (axis.owner,) if axis.owner else ())",
+        "top-left causality, positions that begin anew", STEPS,
+    ),
+    Mutant(
+        "layers share their rows", "compiler/decoding/derive.py",
+        "ir.append(name, value, self._axis(axis), axis, numbers)",
+        "ir.append(name, value, self._axis(axis), axis, [])",
+        "one layer reads the keys of another", STEPS,
+    ),
+    Mutant(
+        "all rows are new ones", "compiler/decoding/demand.py",
+        "return frozenset(axis for axis in asked if axis in whole or axis not in one.axes)",
+        "return frozenset(axis for axis in asked if axis in whole)",
+        "attention over the new tokens alone", STEPS,
+    ),
+    Mutant(
+        "a window keeps one row less", "compiler/decoding/windows.py",
+        "return far.constant if",
+        "return far.constant - 1 if",
+        "off by one at the far end of a window", STEPS,
+    ),
+    Mutant(
+        "another layer's window", "compiler/decoding/windows.py",
+        "        if one is number:\n            return ir.const(place)\n",
+        "        if one is number:\n            return ir.const(0)\n",
+        "layers with windows beside layers without", STEPS,
+    ),
+    Mutant(
+        "a pick goes into what is kept", "compiler/passes/demand.py",
+        'if one.op in ("append", "keep"):',
+        'if one.op in ("keep",):',
+        "rows are lost that a later step reads", WRITTEN,
+    ),
+    Mutant(
+        "rows behind those of the longest", "backends/numpy/caching.py",
+        "shift = np.arange(examples) * self.room + before - (np.cumsum(lengths) - lengths)",
+        "shift = np.arange(examples) * self.room + before.max() - (np.cumsum(lengths) - lengths)",
+        "a batch of texts of several lengths", WRITTEN,
+    ),
+    Mutant(
+        "hidden tokens are forgotten", "backends/numpy/caching.py",
+        "self.hidden[self.at] = False if hidden is None else hidden",
+        "self.hidden[self.at] = False",
+        "a hole in a prompt is seen by later tokens", WRITTEN,
+    ),
+    Mutant(
+        "logits in scratch memory", "backends/numpy/stepping.py",
+        "text if value.buffer is None else f'np.array({text})'",
+        "text",
+        "the next step writes over what was returned", WRITTEN,
+    ),
+    Mutant(
+        "examples keep their places", "backends/numpy/caching.py",
+        "whole[chosen, :used] if places is None",
+        "whole[: len(chosen), :used] if places is None",
+        "beams that are taken in another order", WRITTEN,
+    ),
+    Mutant(
+        "bounds of a window that has moved", "backends/numpy/attention.py",
+        "keys.shift[some]) if blocks",
+        '"") if blocks',
+        "keys are counted from the first that is still there", WRITTEN,
+    ),
+    Mutant(
+        "padding among new tokens", "backends/torch/caching.py",
+        "self.even and hidden is None and (counts is None or bool((own == self.new).all()))",
+        "self.even and hidden is None",
+        "keys of padding are seen", WRITTEN,
+    ),
+    Mutant(
+        "causal from the corner", "backends/torch/caching.py",
+        "if rows.even and within and not rows.before:",
+        "if rows.even and within:",
+        "top-left causality when queries and keys differ in number", WRITTEN,
+    ),
+    Mutant(
+        "the last token sees the last key of all", "backends/torch/caching.py",
+        "own = (rows.stored - 1)[:, None] if last else rows.at",
+        "own = (rows.stored * 0 + rows.keys - 1)[:, None] if last else rows.at",
+        "windows of texts of several lengths", WRITTEN,
+    ),
+    Mutant(
+        "another input's length stays as it was", "backends/torch/caching.py",
+        "self.held = {length: tuple(one[chosen] for one in places) for length, places in self.held.items()}",
+        "pass",
+        "examples that are dropped leave their masks", WRITTEN,
+    ),
+)  # fmt: skip
+
+MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT, *DECODED)
 """All of them."""
