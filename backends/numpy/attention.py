@@ -77,7 +77,7 @@ def read(writer: RowWriter, one: Node, at: Mapping[str, Node]) -> Call:
     if "bias" in at:
         options.append(f"bias={_function(writer, at['bias'], axis, made, 'bias', blocks)}")
     options += bounded.row_bounds(writer, at, rows if some else None, keys.shift[some]) if blocks else []
-    name = "attention_within" if blocks else "attention"
+    name = "kept_attention" if keys.room else "attention_within" if blocks else "attention"
     writer.need(name)
     queries = "" if not some else " * ".join(writer.size(axis) for axis in rows) or "1"
     return Call(tensors, options, made, own, queries, rows, name, keys)

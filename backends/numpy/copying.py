@@ -105,7 +105,7 @@ class Library:
         )
 
 
-FILES = ("kernels", "rowwise", "spans", "dense", "border", "results", "caching", "files", "weights")
+FILES = ("kernels", "rowwise", "spans", "kept", "dense", "border", "results", "caching", "files", "weights")
 NUMPY = Library("transformula.backends.numpy", FILES)
 """The files of this folder that hold run-time functions, in the order in which they are copied."""
 
