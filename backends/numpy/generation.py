@@ -1,0 +1,200 @@
+"""Run-time text of the NumPy backend that generates tokens; the emitter copies it into modules that decode.
+
+What computes is a decoder. `feed(ids, counts)` takes the new tokens of each row, at the left, `counts` of them real (in
+the first call the prompt), and gives the logits [rows, vocab] behind the last of them; `take(rows)` keeps these rows, in
+this order. A literal says what the model calls its parts (backends/decoding.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .beams import beamed
+from .border import as_input, check_ids, check_like
+from .choosing import EDITS, adjusted, drawn, narrowed
+from .kernels import log_softmax
+from .options import NEUTRAL, SEARCH, allowance, row_streams, search_options
+
+Tokens = NDArray[np.int64]
+
+
+class Recomputed:
+    """A decoder without a cache: the model's ordinary call on all tokens so far, at each step."""
+
+    def __init__(self, model: Any, parts: Mapping[str, Any], source: Mapping[str, NDArray[Any]]) -> None:
+        self.model, self.parts, self.source = model, parts, source
+        self.tokens: Any = None
+
+    def feed(self, ids: Tokens, counts: Tokens) -> NDArray[Any]:
+        """The logits behind the last of the new tokens."""
+        if self.tokens is None:
+            self.tokens, self.lengths = ids[:, :0], np.zeros_like(counts)
+        self.tokens, self.lengths = extended(self.tokens, self.lengths, ids, counts)
+        real = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
+        given = {**self.source, self.parts["ids"]: self.tokens, self.parts["mask"]: real}
+        logits: NDArray[Any] = self.model(**given, outputs=[self.parts["result"]])[self.parts["result"]]
+        return logits[np.arange(len(logits)), self.lengths - 1]
+
+    def take(self, rows: NDArray[np.intp]) -> None:
+        """Keeps these rows, in this order."""
+        self.tokens, self.lengths = self.tokens[rows], self.lengths[rows]
+        self.source = {name: value[rows] for name, value in self.source.items()}
+
+
+def extended(tokens: Tokens, lengths: Tokens, ids: Tokens, counts: Tokens) -> tuple[Tokens, Tokens]:
+    """(tokens, lengths) of rows with `counts` ids more each; what is behind a row's end does not matter."""
+    grown = lengths + counts
+    made = np.zeros((len(tokens), int(grown.max(initial=0))), np.int64)
+    made[:, : tokens.shape[1]] = tokens[:, : made.shape[1]]
+    row, column = np.nonzero(np.arange(ids.shape[1]) < counts[:, None])
+    made[row, lengths[row] + column] = ids[row, column]
+    return made, grown
+
+
+class Search:
+    """Rows of a generation: their tokens, how many more they may and must get, and the scores of the next one."""
+
+    def __init__(
+        self, decoder: Any, tokens: Tokens, lengths: Tokens, options: Mapping[str, Any], allowed: Any, copies: int
+    ) -> None:
+        self.decoder, self.options, self.copies = decoder, options, copies
+        self.tokens, self.lengths = self.new, self.counts = tokens, lengths
+        self.most, self.least = (np.array(one) for one in allowed)
+        self.ends = np.array(options["ends"], np.int64)
+        self.made = 0
+        self.plain = not any(options[name] for name in EDITS) and options["repetition_penalty"] == 1
+        self.plain &= options["forced_bos_token_id"] is None and (self.least.max() < 1 or not len(self.ends))
+
+    def scores(self, logs: bool = False) -> NDArray[Any]:
+        """The scores [rows, vocab] of the next token, logarithms of shares if wanted; first of all `copies` of the rows."""
+        scores = self.decoder.feed(self.new, self.counts)
+        if self.made == 0 and self.copies > 1:
+            rows = np.repeat(np.arange(len(scores)), self.copies)
+            self.take(rows)
+            scores = scores[rows]
+        if logs:
+            scores = log_softmax(np.array(scores))
+        return scores if self.plain else adjusted(np.array(scores), self)
+
+    def take(self, rows: NDArray[np.intp]) -> None:
+        """Keeps these rows, in this order."""
+        self.decoder.take(rows)
+        self.tokens, self.lengths, self.most, self.least = (
+            one[rows] for one in (self.tokens, self.lengths, self.most, self.least)
+        )
+
+    def add(self, chosen: Tokens) -> None:
+        """A token more for each row."""
+        self.new, self.counts = chosen[:, None], np.ones_like(self.lengths)
+        self.tokens, self.lengths = extended(self.tokens, self.lengths, self.new, self.counts)
+        self.made += 1
+
+    def ended(self, chosen: Tokens, most: Tokens) -> NDArray[np.bool_]:
+        """Which rows end with these tokens: by the token, or because there is no room for more."""
+        return np.asarray((chosen[..., None] == self.ends).any(axis=-1) | (self.made + 1 >= most))
+
+
+def followed(search: Search) -> Iterator[Tokens]:
+    """Greedy search, or draws: the next token of every row, step after step; the pad token where a row has ended."""
+    options, rows = search.options, len(search.tokens) * search.copies
+    streams = row_streams(options["seed"], len(search.tokens), search.copies)
+    alive = np.arange(rows)
+    while len(alive):
+        scores = search.scores()
+        if options["do_sample"]:
+            scores = narrowed(scores, options)
+            chosen = drawn(scores, [streams[row] for row in alive])
+        else:
+            chosen = scores.argmax(axis=1)
+        step = np.full(rows, options["pad_token_id"], np.int64)
+        step[alive] = chosen
+        going = np.flatnonzero(~search.ended(chosen, search.most))
+        yield step
+        if 0 < len(going) < len(alive):
+            search.take(going)
+        alive = alive[going]
+        if len(alive):
+            search.add(chosen[going])
+
+
+def generated(decoder: Any, parts: Mapping[str, Any], own: Mapping[str, Any], given: Mapping[str, Any]) -> Tokens:
+    """The prompts as they were given, with the new tokens behind them (an encoder-decoder's: start token first)."""
+    prompts, search = begun(decoder, parts, own, given)
+    options = search.options
+    new = beamed(search) if options["num_beams"] > 1 else np.stack(list(followed(search)), axis=1)
+    return np.concatenate([np.repeat(prompts, options["num_return_sequences"], axis=0), new], axis=1)
+
+
+def streamed(
+    decoder: Any, parts: Mapping[str, Any], own: Mapping[str, Any], given: Mapping[str, Any]
+) -> Iterator[Tokens]:
+    """The new tokens [rows], step after step, as soon as they are known."""
+    return followed(begun(decoder, parts, own, given, streaming=True)[1])
+
+
+def begun(
+    decoder: Any, parts: Mapping[str, Any], own: Mapping[str, Any], given: Mapping[str, Any], streaming: bool = False
+) -> tuple[Tokens, Search]:
+    """The prompts as they are given, and a search that begins with them; ValueError says what cannot be done."""
+    names = ("input_ids", "attention_mask", *parts["source"])
+    options = search_options({name: given[name] for name in given if name not in names}, own, streaming)
+    for name in ("forced_bos_token_id", "forced_eos_token_id", "decoder_start_token_id"):
+        check_ids(name, np.array([] if options[name] is None else options[name]), parts["vocab"])
+    source = {name: np.asarray(given[name]) for name in parts["source"] if given.get(name) is not None}
+    if "input_ids" in parts["source"]:
+        texts, _ = left_tokens(source.get("input_ids"), source.get("attention_mask"), None)
+        start = options["decoder_start_token_id"]
+        start = options["bos_token_id"] if start is None else start
+        if start is None:
+            raise ValueError("decoder_start_token_id is needed: the token that a text begins with")
+        prompts = tokens = np.full((len(texts), 1), start, np.int64)
+        lengths = np.ones(len(texts), np.int64)
+    else:
+        prompts, mask = given.get("input_ids"), given.get("attention_mask")
+        if prompts is None and options["bos_token_id"] is not None:
+            prompts = [[options["bos_token_id"]]]
+        prompts = None if prompts is None else as_input("input_ids", prompts, "int")
+        if mask is None and options["padding"] is not None and prompts is not None:
+            mask = prompts != options["padding"]
+        tokens, lengths = left_tokens(prompts, mask, parts["vocab"])
+    allowed = allowance(options, lengths.tolist(), parts["room"], parts["table"])
+    copies = max(options["num_beams"], options["num_return_sequences"])
+    return prompts, Search(decoder(source), tokens, lengths, options, allowed, copies)
+
+
+def left_tokens(ids: Any, mask: Any, vocab: int | None) -> tuple[Tokens, Tokens]:
+    """(tokens, lengths): of each row those that the mask shows, at the left; none may be without."""
+    if ids is None:
+        raise ValueError("input_ids is needed: the tokens of the prompt")
+    if ids.ndim != 2:
+        raise ValueError(f"input_ids should be [batch, seq], not an array of shape {list(ids.shape)}")
+    see = np.ones(ids.shape, np.bool_) if mask is None else np.asarray(mask) != 0
+    check_like("attention_mask", see, "input_ids", ids.shape)
+    lengths = see.sum(axis=1, dtype=np.int64)
+    if not lengths.all():
+        row = int(np.flatnonzero(lengths == 0)[0])
+        raise ValueError(f"the prompt of row {row} is empty: give it a token, as bos_token_id")
+    if vocab is not None:
+        check_ids("input_ids", ids[see], vocab)
+    order = np.argsort(~see, axis=1, kind="stable")[:, : int(lengths.max(initial=0))]
+    return np.where(np.arange(order.shape[1]) < lengths[:, None], np.take_along_axis(ids, order, axis=1), 0), lengths
+
+
+def read_generation(path: str | Path, own: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that the folder's generation_config.json asks for; without that file, the module's own."""
+    file = Path(path) / "generation_config.json"
+    if not file.is_file():
+        return dict(own)
+    try:
+        keys = json.loads(file.read_bytes().decode("utf-8-sig"))
+    except (ValueError, RecursionError) as fault:
+        raise ValueError(f"{file} is not valid JSON: {fault}") from None
+    if not isinstance(keys, dict):
+        raise ValueError(f"{file} should hold an object with keys")
+    return {name: value for name, value in keys.items() if value is not None and name in {**SEARCH, **NEUTRAL}}
