@@ -12,12 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from .generation import Search, Tokens
 
-EDITS = (
-    *("no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "forced_eos_token_id"),
-)  # the options that change scores where they are not empty
-
-
-def adjusted(scores: NDArray[Any], search: Search) -> NDArray[Any]:
+def adjust_scores(scores: NDArray[Any], search: Search) -> NDArray[Any]:
     """The scores with what must not come at -∞, in the library's order; in place."""
     options, made, vocab = search.options, search.made, scores.shape[1]
     penalty, size, words = (options[name] for name in ("repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"))
@@ -41,7 +36,7 @@ def adjusted(scores: NDArray[Any], search: Search) -> NDArray[Any]:
         (search.lengths == 1, [] if first is None else [first]),
         (made + 1 == search.most, options["forced_eos_token_id"]),
     ):
-        if forced and rows.any():
+        if forced:
             scores[rows] = -np.inf
             scores[np.ix_(np.flatnonzero(rows), forced)] = 0
     late = (search.lengths - made == 1) & (first is not None)  # such a prompt begins behind the forced token
@@ -51,7 +46,7 @@ def adjusted(scores: NDArray[Any], search: Search) -> NDArray[Any]:
     return scores
 
 
-def narrowed(scores: NDArray[Any], options: Mapping[str, Any], keep: int = 1) -> NDArray[Any]:
+def narrow_scores(scores: NDArray[Any], options: Mapping[str, Any], keep: int = 1) -> NDArray[Any]:
     """The scores that tokens are drawn by: of one temperature, those that are no candidates at -∞.
 
     A token is as good as another one of the same score: both are candidates, or none. At least `keep` are.
@@ -60,26 +55,26 @@ def narrowed(scores: NDArray[Any], options: Mapping[str, Any], keep: int = 1) ->
     width = scores.shape[1]
     if 0 < options["top_k"] < width:
         place = width - min(max(options["top_k"], keep), width)
-        scores = cut(scores, np.partition(scores, place, axis=1)[:, place])
+        scores = cut_below(scores, np.partition(scores, place, axis=1)[:, place])
     if options["top_p"] < 1:
         falling = np.sort(scores, axis=1)[:, ::-1]
         shares = np.exp(falling - falling[:, :1])
         before = np.cumsum(shares, axis=1) - shares
         inside = (before < options["top_p"] * shares.sum(axis=1, keepdims=True)).sum(axis=1)
-        scores = cut(scores, falling[np.arange(len(falling)), np.maximum(inside, min(keep, width)) - 1])
+        scores = cut_below(scores, falling[np.arange(len(falling)), np.maximum(inside, min(keep, width)) - 1])
     if options["min_p"]:
         place = width - min(keep, width)
         least = scores.max(axis=1) + np.log(options["min_p"])
-        scores = cut(scores, np.minimum(least, np.partition(scores, place, axis=1)[:, place]))
+        scores = cut_below(scores, np.minimum(least, np.partition(scores, place, axis=1)[:, place]))
     return scores
 
 
-def cut(scores: NDArray[Any], least: NDArray[Any]) -> NDArray[Any]:
+def cut_below(scores: NDArray[Any], least: NDArray[Any]) -> NDArray[Any]:
     """The scores with those below a row's least one at -∞."""
     return np.where(scores < least[:, None], -np.inf, scores)
 
 
-def drawn(scores: NDArray[Any], streams: Sequence[Random]) -> Tokens:
+def draw_tokens(scores: NDArray[Any], streams: Sequence[Random]) -> Tokens:
     """A token of each row: one number of its stream, on the running sum of the shares e^score."""
     shares = np.exp(np.asarray(scores, np.float64) - scores.max(axis=1, keepdims=True))
     sums = np.cumsum(shares, axis=1)

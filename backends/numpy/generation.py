@@ -1,8 +1,8 @@
 """Run-time text of the NumPy backend that generates tokens; the emitter copies it into modules that decode.
 
-What computes is a decoder. `feed(ids, counts)` takes the new tokens of each row, at the left, `counts` of them real (in
-the first call the prompt), and gives the logits [rows, vocab] behind the last of them; `take(rows)` keeps these rows, in
-this order. A literal says what the model calls its parts (backends/decoding.py).
+What computes is a decoder. `feed(ids, counts)` takes the new tokens of each row, at the left, `counts` of them real
+(the prompts in the first call), and gives the logits [rows, vocab] behind the last of them; `take(rows)` keeps these
+rows, in this order. A literal says what the model calls its parts (backends/decoding.py).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .beams import beamed
+from .beams import search_beams
 from .border import as_input, check_ids, check_like
-from .choosing import EDITS, adjusted, drawn, narrowed
+from .choosing import adjust_scores, draw_tokens, narrow_scores
 from .kernels import log_softmax
-from .options import NEUTRAL, SEARCH, allowance, row_streams, search_options
+from .options import NEUTRAL, SEARCH, allowance, is_plain, row_streams, search_options
 
 Tokens = NDArray[np.int64]
 
@@ -35,7 +35,7 @@ class Recomputed:
         """The logits behind the last of the new tokens."""
         if self.tokens is None:
             self.tokens, self.lengths = ids[:, :0], np.zeros_like(counts)
-        self.tokens, self.lengths = extended(self.tokens, self.lengths, ids, counts)
+        self.tokens, self.lengths = extend_rows(self.tokens, self.lengths, ids, counts)
         real = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
         given = {**self.source, self.parts["ids"]: self.tokens, self.parts["mask"]: real}
         logits: NDArray[Any] = self.model(**given, outputs=[self.parts["result"]])[self.parts["result"]]
@@ -47,7 +47,7 @@ class Recomputed:
         self.source = {name: value[rows] for name, value in self.source.items()}
 
 
-def extended(tokens: Tokens, lengths: Tokens, ids: Tokens, counts: Tokens) -> tuple[Tokens, Tokens]:
+def extend_rows(tokens: Tokens, lengths: Tokens, ids: Tokens, counts: Tokens) -> tuple[Tokens, Tokens]:
     """(tokens, lengths) of rows with `counts` ids more each; what is behind a row's end does not matter."""
     grown = lengths + counts
     made = np.zeros((len(tokens), int(grown.max(initial=0))), np.int64)
@@ -67,12 +67,11 @@ class Search:
         self.tokens, self.lengths = self.new, self.counts = tokens, lengths
         self.most, self.least = (np.array(one) for one in allowed)
         self.ends = np.array(options["ends"], np.int64)
-        self.made = 0
-        self.plain = not any(options[name] for name in EDITS) and options["repetition_penalty"] == 1
-        self.plain &= options["forced_bos_token_id"] is None and (self.least.max() < 1 or not len(self.ends))
+        self.streams = row_streams(options["seed"], len(tokens), copies if options["num_beams"] == 1 else 1)
+        self.made, self.plain = 0, is_plain(options, int(self.least.max()))
 
     def scores(self, logs: bool = False) -> NDArray[Any]:
-        """The scores [rows, vocab] of the next token, logarithms of shares if wanted; first of all `copies` of the rows."""
+        """The scores [rows, vocab] of the next token, logarithms of shares if wanted; of `copies` of the prompts."""
         scores = self.decoder.feed(self.new, self.counts)
         if self.made == 0 and self.copies > 1:
             rows = np.repeat(np.arange(len(scores)), self.copies)
@@ -80,7 +79,7 @@ class Search:
             scores = scores[rows]
         if logs:
             scores = log_softmax(np.array(scores))
-        return scores if self.plain else adjusted(np.array(scores), self)
+        return scores if self.plain else adjust_scores(np.array(scores), self)
 
     def take(self, rows: NDArray[np.intp]) -> None:
         """Keeps these rows, in this order."""
@@ -92,7 +91,7 @@ class Search:
     def add(self, chosen: Tokens) -> None:
         """A token more for each row."""
         self.new, self.counts = chosen[:, None], np.ones_like(self.lengths)
-        self.tokens, self.lengths = extended(self.tokens, self.lengths, self.new, self.counts)
+        self.tokens, self.lengths = extend_rows(self.tokens, self.lengths, self.new, self.counts)
         self.made += 1
 
     def ended(self, chosen: Tokens, most: Tokens) -> NDArray[np.bool_]:
@@ -100,16 +99,14 @@ class Search:
         return np.asarray((chosen[..., None] == self.ends).any(axis=-1) | (self.made + 1 >= most))
 
 
-def followed(search: Search) -> Iterator[Tokens]:
+def search_tokens(search: Search) -> Iterator[Tokens]:
     """Greedy search, or draws: the next token of every row, step after step; the pad token where a row has ended."""
     options, rows = search.options, len(search.tokens) * search.copies
-    streams = row_streams(options["seed"], len(search.tokens), search.copies)
     alive = np.arange(rows)
     while len(alive):
         scores = search.scores()
         if options["do_sample"]:
-            scores = narrowed(scores, options)
-            chosen = drawn(scores, [streams[row] for row in alive])
+            chosen = draw_tokens(narrow_scores(scores, options), [search.streams[row] for row in alive])
         else:
             chosen = scores.argmax(axis=1)
         step = np.full(rows, options["pad_token_id"], np.int64)
@@ -123,22 +120,22 @@ def followed(search: Search) -> Iterator[Tokens]:
             search.add(chosen[going])
 
 
-def generated(decoder: Any, parts: Mapping[str, Any], own: Mapping[str, Any], given: Mapping[str, Any]) -> Tokens:
+def generate_tokens(decoder: Any, parts: Mapping[str, Any], own: Mapping[str, Any], given: Mapping[str, Any]) -> Tokens:
     """The prompts as they were given, with the new tokens behind them (an encoder-decoder's: start token first)."""
-    prompts, search = begun(decoder, parts, own, given)
+    prompts, search = begin_search(decoder, parts, own, given)
     options = search.options
-    new = beamed(search) if options["num_beams"] > 1 else np.stack(list(followed(search)), axis=1)
+    new = search_beams(search) if options["num_beams"] > 1 else np.stack(list(search_tokens(search)), axis=1)
     return np.concatenate([np.repeat(prompts, options["num_return_sequences"], axis=0), new], axis=1)
 
 
-def streamed(
+def stream_tokens(
     decoder: Any, parts: Mapping[str, Any], own: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Iterator[Tokens]:
     """The new tokens [rows], step after step, as soon as they are known."""
-    return followed(begun(decoder, parts, own, given, streaming=True)[1])
+    return search_tokens(begin_search(decoder, parts, own, given, streaming=True)[1])
 
 
-def begun(
+def begin_search(
     decoder: Any, parts: Mapping[str, Any], own: Mapping[str, Any], given: Mapping[str, Any], streaming: bool = False
 ) -> tuple[Tokens, Search]:
     """The prompts as they are given, and a search that begins with them; ValueError says what cannot be done."""
@@ -156,13 +153,14 @@ def begun(
         prompts = tokens = np.full((len(texts), 1), start, np.int64)
         lengths = np.ones(len(texts), np.int64)
     else:
-        prompts, mask = given.get("input_ids"), given.get("attention_mask")
-        if prompts is None and options["bos_token_id"] is not None:
-            prompts = [[options["bos_token_id"]]]
-        prompts = None if prompts is None else as_input("input_ids", prompts, "int")
-        if mask is None and options["padding"] is not None and prompts is not None:
-            mask = prompts != options["padding"]
-        tokens, lengths = left_tokens(prompts, mask, parts["vocab"])
+        ids, mask = given.get("input_ids"), given.get("attention_mask")
+        if ids is None and options["bos_token_id"] is not None:
+            ids = [[options["bos_token_id"]]]
+        ids = None if ids is None else as_input("input_ids", ids, "int")
+        if mask is None and options["padding"] is not None and ids is not None:
+            mask = ids != options["padding"]
+        tokens, lengths = left_tokens(ids, mask, parts["vocab"])
+        prompts = np.asarray(ids, np.int64)
     allowed = allowance(options, lengths.tolist(), parts["room"], parts["table"])
     copies = max(options["num_beams"], options["num_return_sequences"])
     return prompts, Search(decoder(source), tokens, lengths, options, allowed, copies)

@@ -29,13 +29,21 @@ NEUTRAL = {
     **{"output_hidden_states": False, "return_dict_in_generate": False, "remove_invalid_values": False},
 }  # the library's options that are not here, each with the value that asks for nothing
 
-RULES = (
-    (("max_new_tokens", "max_length", "num_beams", "num_return_sequences"), 1, None, Integral),
-    (("min_new_tokens", "min_length", "top_k", "no_repeat_ngram_size", "seed"), 0, None, Integral),
-    (("bos_token_id", "decoder_start_token_id", "forced_bos_token_id"), 0, None, Integral),
-    (("min_p",), 0, 1, Real),
-    (("length_penalty",), None, None, Real),
-)  # names, the least and the greatest value, its kind
+RULES: Any = (
+    (("max_new_tokens", "max_length"), Integral, "a whole number from 1 up", lambda x: x > 0),
+    (("num_beams", "num_return_sequences"), Integral, "a whole number from 1 up", lambda x: x > 0),
+    (("min_new_tokens", "min_length"), Integral, "a whole number from 0 up", lambda x: x >= 0),
+    (("top_k", "no_repeat_ngram_size", "seed"), Integral, "a whole number from 0 up", lambda x: x >= 0),
+    (("bos_token_id", "decoder_start_token_id", "forced_bos_token_id"), Integral, "a token id", lambda x: x >= 0),
+    (("pad_token_id",), Integral, "a token id", lambda x: True),
+    (("temperature",), Real, "a number above 0 (do_sample=False takes the likeliest)", lambda x: 0 < x < float("inf")),
+    (("repetition_penalty",), Real, "a number above 0", lambda x: 0 < x < float("inf")),
+    (("top_p",), Real, "a number above 0, at most 1", lambda x: 0 < x <= 1),
+    (("min_p",), Real, "a number from 0 to 1", lambda x: 0 <= x <= 1),
+    (("length_penalty",), Real, "a number", lambda x: abs(x) < float("inf")),
+    (("do_sample", "renormalize_logits"), bool, "True or False", lambda x: True),
+    (("early_stopping",), object, "True, False or 'never'", lambda x: x is True or x is False or x == "never"),
+)  # names, the kind of value, what it should be, and whether a value is
 
 DRAWING = ("temperature", "top_k", "top_p", "min_p")
 BEAMS = ("length_penalty", "early_stopping")
@@ -91,24 +99,12 @@ def check_unsupported(name: str, value: Any, told: str = "") -> None:
 
 def check_values(options: Mapping[str, Any]) -> None:
     """Each value is of its kind and in its range."""
-    for names, least, greatest, kind in RULES:
+    for names, kind, wanted, holds in RULES:
         for name in names:
-            value = options[name]
-            number = isinstance(value, kind) and not isinstance(value, bool) and value == value
-            inside = number and (least is None or value >= least) and (greatest is None or value <= greatest)
-            if value is not None and not inside:
-                whole = "a whole number" if kind is Integral else "a number"
-                ends = "" if least is None else f" from {least} up" if greatest is None else f" from {least} to {greatest}"
-                raise ValueError(f"{name} = {value!r} should be {whole}{ends}")
-    for name, top in (("temperature", float("inf")), ("repetition_penalty", float("inf")), ("top_p", 1)):
-        value = options[name]
-        if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value <= top:
-            wanted = "a number above 0" + (", at most 1" if top == 1 else "")
-            advice = " (do_sample=False takes the likeliest token)" if name == "temperature" and value == 0 else ""
-            raise ValueError(f"{name} = {value!r} should be {wanted}{advice}")
-    for name in ("do_sample", "renormalize_logits", "early_stopping"):
-        if options[name] not in (True, False) and (name != "early_stopping" or options[name] != "never"):
-            raise ValueError(f"{name} = {options[name]!r} should be True or False{', or never' * (name[0] == 'e')}")
+            value: Any = options[name]
+            number = isinstance(value, kind) and (kind in (bool, object) or not isinstance(value, bool))
+            if value is not None and not (number and holds(value)):
+                raise ValueError(f"{name} = {value!r} should be {wanted}")
 
 
 def check_together(options: Mapping[str, Any], given: set[str], streaming: bool) -> None:
@@ -178,3 +174,14 @@ def row_streams(seed: int | None, rows: int, copies: int) -> list[Random]:
     if seed is None:
         return [Random() for _ in range(rows * copies)]
     return [Random(f"{seed} {row} {copy}") for row in range(rows) for copy in range(copies)]
+
+
+EDITS = (
+    *("no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "forced_eos_token_id"),
+)  # the options that change scores where they are not empty
+
+
+def is_plain(options: Mapping[str, Any], least: int) -> bool:
+    """Whether scores stay as they are; `least` is the greatest number of tokens that a text must get."""
+    edits = any(options[name] for name in EDITS) or options["repetition_penalty"] != 1
+    return not edits and options["forced_bos_token_id"] is None and (least < 1 or not options["ends"])

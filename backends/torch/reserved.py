@@ -4,7 +4,7 @@ from __future__ import annotations
 
 LOCALS = (
     *("torch", "F", "nn", "Tensor", "device", "dtype", "batch", "positions", "results", "groups"),
-    *("new", "part"),
+    *("new", "part", "DECODER", "GENERATION"),
 )
 PACKED_LOCALS = ("packing", "parts", "n", "runs", "lengths", "hidden", "index", "queries", "keys")
 
@@ -19,5 +19,6 @@ METHODS = (
     *("reset_parameters", "set_extra_state", "set_submodule", "share_memory", "state_dict", "to", "to_empty"),
     *("begin", "decoder", "generate", "step", "stream"),
     *("rows", "train", "training", "type", "xpu", "zero_grad", "dump_patches", "call_super_init", "T_destination"),
+    *("generate", "stream", "decoder", "generation"),
 )
-"""Attributes of torch.nn.Module (a test compares them with the installed torch), and the method `rows` of our own."""
+"""Attributes of torch.nn.Module (a test compares them with the installed torch), and methods of our own."""
