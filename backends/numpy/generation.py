@@ -1,8 +1,8 @@
 """Run-time text of the NumPy backend that generates tokens; the emitter copies it into modules that decode.
 
-What computes is a decoder. `feed(ids, counts)` takes the new tokens of each row, at the left, `counts` of them real
-(the prompts in the first call), and gives the logits [rows, vocab] behind the last of them; `take(rows)` keeps these
-rows, in this order. A literal says what the model calls its parts (backends/decoding.py).
+What computes is a decoder. `feed(ids, counts)` takes the new tokens of each row, at first the prompts, at the left and
+`counts` of them real (all, if none are given), and gives the logits [rows, vocab] behind the last of them; `take(rows)`
+keeps these rows, in this order. A literal says what the model calls its parts (backends/decoding.py).
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ Tokens = NDArray[np.int64]
 class Recomputed:
     """A decoder without a cache: the model's ordinary call on all tokens so far, at each step."""
 
-    def __init__(self, model: Any, parts: Mapping[str, Any], source: Mapping[str, NDArray[Any]]) -> None:
-        self.model, self.parts, self.source = model, parts, source
+    def __init__(self, model: Any, parts: Mapping[str, Any], source: Mapping[str, Any]) -> None:
+        self.model, self.parts = model, parts
+        self.source = {name: np.asarray(value) for name, value in source.items()}
         self.tokens: Any = None
 
-    def feed(self, ids: Tokens, counts: Tokens) -> NDArray[Any]:
+    def feed(self, ids: Tokens, counts: Tokens | None = None) -> NDArray[Any]:
         """The logits behind the last of the new tokens."""
         if self.tokens is None:
-            self.tokens, self.lengths = ids[:, :0], np.zeros_like(counts)
+            self.tokens, self.lengths = ids[:, :0], np.zeros(len(ids), np.int64)
         self.tokens, self.lengths = extend_rows(self.tokens, self.lengths, ids, counts)
         real = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
         given = {**self.source, self.parts["ids"]: self.tokens, self.parts["mask"]: real}
@@ -47,8 +48,9 @@ class Recomputed:
         self.source = {name: value[rows] for name, value in self.source.items()}
 
 
-def extend_rows(tokens: Tokens, lengths: Tokens, ids: Tokens, counts: Tokens) -> tuple[Tokens, Tokens]:
+def extend_rows(tokens: Tokens, lengths: Tokens, ids: Tokens, counts: Tokens | None) -> tuple[Tokens, Tokens]:
     """(tokens, lengths) of rows with `counts` ids more each; what is behind a row's end does not matter."""
+    counts = np.full(len(ids), ids.shape[1]) if counts is None else counts
     grown = lengths + counts
     made = np.zeros((len(tokens), int(grown.max(initial=0))), np.int64)
     made[:, : tokens.shape[1]] = tokens[:, : made.shape[1]]
@@ -64,7 +66,8 @@ class Search:
         self, decoder: Any, tokens: Tokens, lengths: Tokens, options: Mapping[str, Any], allowed: Any, copies: int
     ) -> None:
         self.decoder, self.options, self.copies = decoder, options, copies
-        self.tokens, self.lengths = self.new, self.counts = tokens, lengths
+        self.tokens, self.lengths = tokens, lengths
+        self.new, self.counts = tokens, lengths if (lengths < tokens.shape[1]).any() else None  # not yet fed
         self.most, self.least = (np.array(one) for one in allowed)
         self.ends = np.array(options["ends"], np.int64)
         self.streams = row_streams(options["seed"], len(tokens), copies if options["num_beams"] == 1 else 1)
@@ -83,6 +86,8 @@ class Search:
 
     def take(self, rows: NDArray[np.intp]) -> None:
         """Keeps these rows, in this order."""
+        if np.array_equal(rows, np.arange(len(self.tokens))):
+            return
         self.decoder.take(rows)
         self.tokens, self.lengths, self.most, self.least = (
             one[rows] for one in (self.tokens, self.lengths, self.most, self.least)
@@ -90,8 +95,8 @@ class Search:
 
     def add(self, chosen: Tokens) -> None:
         """A token more for each row."""
-        self.new, self.counts = chosen[:, None], np.ones_like(self.lengths)
-        self.tokens, self.lengths = extend_rows(self.tokens, self.lengths, self.new, self.counts)
+        self.new, self.counts = chosen[:, None], None
+        self.tokens, self.lengths = extend_rows(self.tokens, self.lengths, self.new, None)
         self.made += 1
 
     def ended(self, chosen: Tokens, most: Tokens) -> NDArray[np.bool_]:
@@ -113,10 +118,9 @@ def search_tokens(search: Search) -> Iterator[Tokens]:
         step[alive] = chosen
         going = np.flatnonzero(~search.ended(chosen, search.most))
         yield step
-        if 0 < len(going) < len(alive):
-            search.take(going)
         alive = alive[going]
         if len(alive):
+            search.take(going)
             search.add(chosen[going])
 
 
@@ -144,6 +148,8 @@ def begin_search(
     for name in ("forced_bos_token_id", "forced_eos_token_id", "decoder_start_token_id"):
         check_ids(name, np.array([] if options[name] is None else options[name]), parts["vocab"])
     source = {name: np.asarray(given[name]) for name in parts["source"] if given.get(name) is not None}
+    for name, limit in parts["limits"].items():
+        check_ids(name, source.get(name, np.array(0)), limit)
     if "input_ids" in parts["source"]:
         texts, _ = left_tokens(source.get("input_ids"), source.get("attention_mask"), None)
         start = options["decoder_start_token_id"]
@@ -163,7 +169,9 @@ def begin_search(
         prompts = np.asarray(ids, np.int64)
     allowed = allowance(options, lengths.tolist(), parts["room"], parts["table"])
     copies = max(options["num_beams"], options["num_return_sequences"])
-    return prompts, Search(decoder(source), tokens, lengths, options, allowed, copies)
+    room = int((lengths + allowed[0]).max())
+    made = decoder(**source, room=room) if parts["source"] else decoder(len(tokens), room)
+    return prompts, Search(made, tokens, lengths, options, allowed, copies)
 
 
 def left_tokens(ids: Any, mask: Any, vocab: int | None) -> tuple[Tokens, Tokens]:

@@ -1,8 +1,8 @@
 """Run-time text of the PyTorch backend that generates tokens; the emitter copies it into modules that decode.
 
-What computes is a decoder. `feed(ids, counts)` takes the new tokens of each row, at the left, `counts` of them real
-(the prompts in the first call), and gives the logits [rows, vocab] behind the last of them; `take(rows)` keeps these
-rows, in this order. A literal says what the model calls its parts (backends/decoding.py).
+What computes is a decoder. `feed(ids, counts)` takes the new tokens of each row, at first the prompts, at the left and
+`counts` of them real (all, if none are given), and gives the logits [rows, vocab] behind the last of them; `take(rows)`
+keeps these rows, in this order. A literal says what the model calls its parts (backends/decoding.py).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Recomputed:
         self.model, self.parts, self.source = model, parts, source
         self.tokens: Any = None
 
-    def feed(self, ids: Tensor, counts: Tensor) -> Tensor:
+    def feed(self, ids: Tensor, counts: Tensor | None = None) -> Tensor:
         """The logits behind the last of the new tokens."""
         if self.tokens is None:
-            self.tokens, self.lengths = ids[:, :0], torch.zeros_like(counts)
+            self.tokens, self.lengths = ids[:, :0], ids.new_zeros(len(ids))
         self.tokens, self.lengths = extend_rows(self.tokens, self.lengths, ids, counts)
         real = torch.arange(self.tokens.shape[1], device=ids.device) < self.lengths[:, None]
         given = {**self.source, self.parts["ids"]: self.tokens, self.parts["mask"]: real}
@@ -41,8 +41,9 @@ class Recomputed:
         self.source = {name: value[rows] for name, value in self.source.items()}
 
 
-def extend_rows(tokens: Tensor, lengths: Tensor, ids: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+def extend_rows(tokens: Tensor, lengths: Tensor, ids: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
     """(tokens, lengths) of rows with `counts` ids more each; what is behind a row's end does not matter."""
+    counts = torch.full_like(lengths, ids.shape[1]) if counts is None else counts
     grown = lengths + counts
     made = tokens.new_zeros((len(tokens), int(grown.max())))
     made[:, : tokens.shape[1]] = tokens[:, : made.shape[1]]
@@ -58,7 +59,8 @@ class Search:
         self, decoder: Any, tokens: Tensor, lengths: Tensor, options: Mapping[str, Any], allowed: Any, copies: int
     ) -> None:
         self.decoder, self.options, self.copies = decoder, options, copies
-        self.tokens, self.lengths = self.new, self.counts = tokens, lengths
+        self.tokens, self.lengths = tokens, lengths
+        self.new, self.counts = tokens, lengths if bool((lengths < tokens.shape[1]).any()) else None  # not yet fed
         self.most, self.least = (torch.tensor(one, device=tokens.device) for one in allowed)
         self.ends = torch.tensor(options["ends"], dtype=torch.long, device=tokens.device)
         seed = options["seed"]
@@ -82,6 +84,8 @@ class Search:
 
     def take(self, rows: Tensor) -> None:
         """Keeps these rows, in this order."""
+        if torch.equal(rows, torch.arange(len(self.tokens), device=rows.device)):
+            return
         self.decoder.take(rows)
         self.tokens, self.lengths, self.most, self.least = (
             one[rows] for one in (self.tokens, self.lengths, self.most, self.least)
@@ -89,8 +93,8 @@ class Search:
 
     def add(self, chosen: Tensor) -> None:
         """A token more for each row."""
-        self.new, self.counts = chosen[:, None], torch.ones_like(self.lengths)
-        self.tokens, self.lengths = extend_rows(self.tokens, self.lengths, self.new, self.counts)
+        self.new, self.counts = chosen[:, None], None
+        self.tokens, self.lengths = extend_rows(self.tokens, self.lengths, self.new, None)
         self.made += 1
 
     def ended(self, chosen: Tensor, most: Tensor) -> Tensor:
@@ -112,10 +116,9 @@ def search_tokens(search: Search) -> Iterator[Tensor]:
         step[alive] = chosen
         going = (~search.ended(chosen, search.most)).nonzero()[:, 0]
         yield step
-        if 0 < len(going) < len(alive):
-            search.take(going)
         alive = alive[going]
         if len(alive):
+            search.take(going)
             search.add(chosen[going])
 
 
@@ -155,6 +158,8 @@ def begin_search(
     ids: Any = tensors.get("input_ids")
     mask: Any = tensors.get("attention_mask")
     source = {name: value for name, value in tensors.items() if name in parts["source"]}
+    for name, limit in parts["limits"].items():
+        check_ids(name, source.get(name, torch.zeros(())), limit)
     if "input_ids" in parts["source"]:
         texts, _ = left_tokens(ids, mask, None)
         start = options["decoder_start_token_id"]
@@ -172,7 +177,8 @@ def begin_search(
         prompts = ids.long()
     allowed = allowance(options, lengths.tolist(), parts["room"], parts["table"])
     copies = max(options["num_beams"], options["num_return_sequences"])
-    return prompts, Search(decoder(source), tokens, lengths, options, allowed, copies)
+    made = decoder(**source, room=max(map(sum, zip(lengths.tolist(), allowed[0], strict=True))))
+    return prompts, Search(made, tokens, lengths, options, allowed, copies)
 
 
 def left_tokens(ids: Any, mask: Any, vocab: int | None) -> tuple[Tensor, Tensor]:

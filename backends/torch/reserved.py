@@ -17,8 +17,7 @@ METHODS = (
     *("register_load_state_dict_post_hook", "register_load_state_dict_pre_hook", "register_module"),
     *("register_parameter", "register_state_dict_post_hook", "register_state_dict_pre_hook", "requires_grad_"),
     *("reset_parameters", "set_extra_state", "set_submodule", "share_memory", "state_dict", "to", "to_empty"),
-    *("begin", "decoder", "generate", "step", "stream"),
+    *("begin", "decoder", "generate", "generation", "step", "stream"),
     *("rows", "train", "training", "type", "xpu", "zero_grad", "dump_patches", "call_super_init", "T_destination"),
-    *("generate", "stream", "decoder", "generation"),
 )
 """Attributes of torch.nn.Module (a test compares them with the installed torch), and methods of our own."""
