@@ -1,15 +1,21 @@
-"""What a model's files say about generation: the options that stand where a caller says nothing."""
+"""Generation by a loaded model, and what its files say about it: the options that stand where a caller says nothing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
-from ..compiler.driver import Compiled
+from ..compiler.driver import Compiled, compile_decoding
+from ..compiler.ledger import Ledger
+from ..grammar.diagnostics import error
+from .decoding import Decodes, decodes
+from .numpy.generation import Recomputed, generate_tokens, stream_tokens
 from .numpy.options import NEUTRAL, SEARCH
+from .program import Program
 
-FILE = "generation_config.json"
 HARMLESS = frozenset((
     "_commit_hash", "_from_model_config", "assistant_confidence_threshold", "assistant_lookbehind", "cache_config",
     "cache_implementation", "compile_config", "disable_compile", "is_assistant", "max_cache_len",
@@ -46,3 +52,86 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(name): _plain(one) for name, one in value.items()}
     return value
+
+
+class Generates:
+    """What a loaded model has that decodes: `generate` and `stream`, on any backend."""
+
+    program: Program
+    module: Any
+    backend: str
+    entry: str
+
+    def __call__(self, **given: Any) -> dict[str, Any]:
+        """The results of a batch."""
+        raise NotImplementedError
+
+    @cached_property
+    def generation(self) -> dict[str, Any]:
+        """The options of `generate` where a caller says nothing: those of the folder's files. May be changed."""
+        own: dict[str, Any] | None = getattr(self.module, "generation", None)
+        return defaults_of(self.program.compiled) if own is None else own
+
+    def generate(
+        self, input_ids: Any = None, attention_mask: Any = None, max_new_tokens: int | None = None, **options: Any
+    ) -> Any:
+        """The prompts [batch, seq], padded on either side, with the new tokens of each behind them.
+
+        Of an encoder-decoder the decoder's tokens, the start token first. Options have the names and the meaning that
+        `generate` of transformers gives them; `seed` makes draws repeatable. Rows that have ended are filled with the
+        pad token. Raises `TransformulaError` for what cannot be done.
+        """
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "max_new_tokens": max_new_tokens, **options}
+        parts = self._decodes()
+        with self._told():
+            if self.backend != "reference":
+                return self.module.generate(**given)
+            return generate_tokens(self._recomputed, parts.literal(), self.generation, given)
+
+    def stream(
+        self, input_ids: Any = None, attention_mask: Any = None, max_new_tokens: int | None = None, **options: Any
+    ) -> Iterator[Any]:
+        """The new tokens [batch] of one step after the other, as soon as they are known; options as of `generate`."""
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "max_new_tokens": max_new_tokens, **options}
+        parts = self._decodes()
+        with self._told():
+            if self.backend != "reference":
+                steps = self.module.stream(**given)
+            else:
+                steps = stream_tokens(self._recomputed, parts.literal(), self.generation, given)
+        return self._steps(steps)
+
+    def _steps(self, steps: Iterator[Any]) -> Iterator[Any]:
+        with self._told():
+            yield from steps
+
+    def _recomputed(self, examples: int = 1, room: int = 0, **source: Any) -> Recomputed:
+        return Recomputed(self, self._decodes().literal(), source)
+
+    def _decodes(self) -> Decodes:
+        found = self.decoding
+        if found is None:
+            raise error(
+                "R931",
+                f"{self.entry} generates no tokens",
+                help="A model that does has logits over the tokens that it reads, and no token sees a later one:"
+                " `transformula explain` says which does.",
+            )
+        return found
+
+    @cached_property
+    def decoding(self) -> Decodes | None:
+        """The parts of a model that decodes, by name; None if this one does not."""
+        made = self.program.compiled
+        found = made.decoding
+        if self.backend == "reference" and not made.rows:
+            found = compile_decoding(made.formula, Ledger())
+        return decodes(made.formula, found)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What cannot be done as an error for people."""
+        try:
+            yield
+        except ValueError as fault:
+            raise error("R930", f"{self.entry}: {fault}") from None

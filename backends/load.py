@@ -22,6 +22,7 @@ from ..compiler.wanted import wanted
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
 from .checkpoint_table import checkpoint_table
 from .folder import ModelFolder, read_model_folder, unused_keys
+from .generation import Generates, unused_generation_keys
 from .limits import input_rows, limit_rows, mask_rows
 from .numpy.border import COUNTED, check_call, chosen_loss
 from .numpy.files import Stored, read_stored
@@ -45,13 +46,13 @@ class Engine:
     module: Any
 
 
-class LoadedModel:
+class LoadedModel(Generates):
     """A model with its weights: call it with the ecosystem's names, get named results.
 
-    `config` is the effective config, `unused_config_keys` what nothing read, `unused_weights` stored tensors
-    that the model has no use for, `left_out` results that the file lacks weights for (both only with
-    strict=False), `max_length` the longest text in tokens, `tokenizer_file` the folder's tokenizer.json, `module`
-    the object of the generated class (with backend="torch" an nn.Module).
+    `config` is the effective config, `unused_config_keys` what nothing read (`unused_generation_keys` likewise, of
+    generation_config.json), `unused_weights` stored tensors that the model has no use for, `left_out` results that the
+    file lacks weights for (both only with strict=False), `max_length` the longest text in tokens, `tokenizer_file` the
+    folder's tokenizer.json, `module` the object of the generated class (with backend="torch" an nn.Module).
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class LoadedModel:
         made, folder = self.program.compiled, origin.folder
         self.config = made.config.effective()
         self.unused_config_keys = unused_keys(folder.config, made.config.unread())
+        self.unused_generation_keys = unused_generation_keys(folder.generation or {})
         self.spec_name, self.entry = folder.spec_name, made.entry
         self.tokenizer_file = folder.tokenizer_file
         self.unused_weights: list[str] = []
@@ -190,7 +192,7 @@ def load(
         stages, ledger = pipeline.run(graph, without=left, until=until)
         losses = () if rows else compile_losses(found.module, config, graph, without=left, until=until)
         decoding = None if rows or engine is None else compile_decoding(graph, ledger, without=left)
-        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, decoding, rows or {})
+        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, decoding, rows or {}, found.generation)
         compiled = proved(compiled) if validate and engine is not None else compiled
         program = Program(compiled, backend, layout or getattr(engine, "LAYOUT", None))
         if engine is None:
