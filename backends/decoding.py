@@ -9,7 +9,7 @@ from ..compiler.decoding import Decoding
 from ..compiler.decoding.choose import RESULT
 from ..compiler.ir import Graph, Length, walk_all
 from .limits import limit_rows, mask_rows, source_of
-from .numpy.border import COUNTED
+from .numpy.border import COUNTED, SPANNED
 
 PROMPT = "input_ids"
 
@@ -19,8 +19,8 @@ class Decodes:
     """The names of a model's parts.
 
     `ids` are the decoder's tokens and `mask` is theirs; `result` holds scores over `vocab` of them. `source` are inputs
-    that stay as they are, those of an encoder, and `limits` say how many ids they know. A text has at most `room` tokens,
-    as many as `table` has places (None: any number).
+    that stay as they are, those of an encoder, and `limits` say how many ids they know, or how long they may be. A text
+    has at most `room` tokens, as many as `table` has places (None: any number).
     """
 
     ids: str
@@ -47,7 +47,7 @@ def decodes(graph: Graph, decoding: Decoding | None) -> Decodes | None:
     source = () if begin is None else (*(one.name for one in begin.inputs), *(name for name, _ in mask_rows(begin)))
     if not isinstance(vocab.size, int) or not mask or (decoding.tokens != PROMPT and PROMPT not in source):
         return None
-    limits = {name: limit for name, _, limit in limit_rows(graph) if name in source}
+    limits = {name: limit for name, _, limit in limit_rows(graph) if name.removeprefix(SPANNED) in source}
     room, table = _room(graph, decoding)
     return Decodes(decoding.tokens, mask, RESULT, vocab.size, source, limits, room, table)
 
@@ -59,8 +59,8 @@ def _room(graph: Graph, decoding: Decoding) -> tuple[int | None, str]:
     for one in walk_all(graph.roots):
         if one.op == "pick" and one.args[0].op == "weight":
             for axis, place in zip(one["keys"], one.args[1:], strict=True):
-                start, shift = source_of(place)
-                if start is not None and start.op == "position" and _along(start.axes, decoding.length):
+                start, shift = source_of(place, ("index", "position"))
+                if start is not None and _along(start.axes, decoding.length):
                     found.append((int(axis.size) - shift, f"{one.args[0]['name']}[{axis.name}]"))
     return min(found, default=(None, ""))
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ..compiler.driver import Compiled, compile_decoding
 from ..compiler.ledger import Ledger
 from ..grammar.diagnostics import error
@@ -27,7 +29,7 @@ HARMLESS = frozenset((
 
 def generation_defaults(keys: Mapping[str, Any]) -> dict[str, Any]:
     """The options among the keys of generation_config.json or config.json, and requests for what is not supported."""
-    known = {name: value for name, value in keys.items() if name in SEARCH or name in NEUTRAL}
+    known = {name: value for name, value in keys.items() if name != "use_cache" and (name in SEARCH or name in NEUTRAL)}
     asked = {name: value for name, value in known.items() if value is not None}
     return {name: _plain(value) for name, value in asked.items() if not (name in NEUTRAL and value == NEUTRAL[name])}
 
@@ -41,6 +43,11 @@ def defaults_of(compiled: Compiled) -> dict[str, Any]:
     """The options of a compiled model: those of generation_config.json, or, where there is none, of config.json."""
     given = compiled.config.given if compiled.generation is None else compiled.generation
     return generation_defaults(given)
+
+
+def _contiguous(value: Any) -> Any:
+    """An array as every backend takes it; all else as it is."""
+    return np.ascontiguousarray(value) if isinstance(value, np.ndarray) and value.ndim else value
 
 
 def _plain(value: Any) -> Any:
@@ -82,6 +89,7 @@ class Generates:
         pad token. Raises `TransformulaError` for what cannot be done.
         """
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "max_new_tokens": max_new_tokens, **options}
+        given = {name: _contiguous(value) for name, value in given.items()}
         parts = self._decodes()
         with self._told():
             if self.backend != "reference":
@@ -93,6 +101,7 @@ class Generates:
     ) -> Iterator[Any]:
         """The new tokens [batch] of one step after the other, as soon as they are known; options as of `generate`."""
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "max_new_tokens": max_new_tokens, **options}
+        given = {name: _contiguous(value) for name, value in given.items()}
         parts = self._decodes()
         with self._told():
             if self.backend != "reference":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..compiler import kernels
 from ..compiler.ir import Axis, Graph, Input, Node, const, walk_all
 from ..compiler.passes.running import added
 from ..compiler.reference import MASKS, length_names
-from .numpy.border import InputRow, LimitRow, MaskRow
+from .numpy.border import SPANNED, InputRow, LimitRow, MaskRow
 
 
 def input_rows(graph: Graph) -> tuple[InputRow, ...]:
@@ -53,9 +55,9 @@ def limit_rows(graph: Graph) -> tuple[LimitRow, ...]:
         if one.op != "pick" or one in guarded or one.args[0].op != "weight":
             continue
         for axis, place in zip(one["keys"], one.args[1:], strict=True):
-            source, shift = source_of(place)
-            if source is not None and isinstance(axis.size, int):
-                name = "position" if source.op == "position" else str(source["name"])
+            source, shift = source_of(place, ("input", "position", "index"))
+            name = _limited(graph, source)
+            if name and isinstance(axis.size, int):
                 table = f"{one.args[0]['name']}[{axis.name}]"
                 found[name, table, axis.size - shift] = None
                 if (counted := _counted(place)) is not None:
@@ -63,6 +65,17 @@ def limit_rows(graph: Graph) -> tuple[LimitRow, ...]:
     if not any(name == "position" for name, _, _ in found) and any(one.op == "position" for one in nodes):
         found["position", "", 1 << 40] = None  # position_ids are an input all the same
     return tuple(found)
+
+
+def _limited(graph: Graph, source: Node | None) -> str:
+    """What an input, a position or an index limits, by name: itself, or a length; '' if nothing that is given."""
+    if source is None or source.op == "position":
+        return "" if source is None else "position"
+    if source.op == "input":
+        return str(source["name"])
+    size = source["axis"].size
+    along = [one for one in graph.inputs if any(axis.size == size and axis.counted for axis in one.axes)]
+    return SPANNED + along[0].name if along else ""
 
 
 def checked_picks(graph: Graph) -> set[Node]:
@@ -111,10 +124,10 @@ def _counted(place: Node) -> tuple[str, int] | None:
     return f"position of {test.args[0]['name']} != {int(test.args[1]['value'])}", shift
 
 
-def source_of(place: Node) -> tuple[Node | None, int]:
-    """The input (or the position) that a place is a copy of, and what is added to it; None if it is no copy."""
+def source_of(place: Node, kinds: Sequence[str] = ("input", "position")) -> tuple[Node | None, int]:
+    """The input (position, index) that a place is a copy of, and what is added to it; None if it is no copy."""
     shift = 0
-    while place.op not in ("input", "position"):
+    while place.op not in kinds:
         if place.op in ("rename", "widen"):
             place = place.args[0]
         elif place.op == "map" and place["fn"] == "+" and place.args[1].op == "const":

@@ -24,7 +24,7 @@ from .checkpoint_table import checkpoint_table
 from .folder import ModelFolder, read_model_folder, unused_keys
 from .generation import Generates, unused_generation_keys
 from .limits import input_rows, limit_rows, mask_rows
-from .numpy.border import COUNTED, check_call, chosen_loss
+from .numpy.border import COUNTED, SPANNED, check_call, chosen_loss
 from .numpy.files import Stored, read_stored
 from .numpy.results import listed
 from .numpy.weights import Table, Weights, assemble, left_over, missing_weights
@@ -70,7 +70,8 @@ class LoadedModel(Generates):
         self.left_out: dict[str, str] = {}
         self._border = input_rows(made.formula), mask_rows(made.formula), limit_rows(made.formula)
         self._losses, self._each = loss_rows(made), made.formula.each
-        rows = [row for row in self._border[2] if row[0] == "position" or row[0].startswith(COUNTED)]
+        first = SPANNED + self._border[0][0][0]
+        rows = [row for row in self._border[2] if row[0] in ("position", first) or row[0].startswith(COUNTED)]
         places = [limit for _, table, limit in rows if table]
         self.max_length = min([*places, *([folder.max_length] if folder.max_length else [])], default=None)
         self._showing = showing

@@ -148,8 +148,6 @@ def begin_search(
     for name in ("forced_bos_token_id", "forced_eos_token_id", "decoder_start_token_id"):
         check_ids(name, np.array([] if options[name] is None else options[name]), parts["vocab"])
     source = {name: np.asarray(given[name]) for name in parts["source"] if given.get(name) is not None}
-    for name, limit in parts["limits"].items():
-        check_ids(name, source.get(name, np.array(0)), limit)
     if "input_ids" in parts["source"]:
         texts, _ = left_tokens(source.get("input_ids"), source.get("attention_mask"), None)
         start = options["decoder_start_token_id"]

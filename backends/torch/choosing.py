@@ -63,10 +63,15 @@ def narrow_scores(scores: Tensor, options: Mapping[str, Any], keep: int = 1) -> 
     if 0 < options["top_k"] < width:
         scores = cut_below(scores, scores.topk(min(max(options["top_k"], keep), width)).values[:, -1])
     if options["top_p"] < 1:
-        falling = scores.sort(dim=1, descending=True).values
-        shares = (falling - falling[:, :1]).exp()
-        before = shares.cumsum(dim=1) - shares
-        inside = (before < options["top_p"] * shares.sum(dim=1, keepdim=True)).sum(dim=1)
+        whole = (scores - scores.amax(dim=1, keepdim=True)).exp().sum(dim=1, keepdim=True) * options["top_p"]
+        count = min(max(512, keep), width)
+        while True:  # sorting all of a vocabulary takes longer than what is mostly enough
+            falling = scores.topk(count, dim=1).values
+            shares = (falling - falling[:, :1]).exp()
+            if count == width or bool((shares.sum(dim=1, keepdim=True) >= whole).all()):
+                break
+            count = min(8 * count, width)
+        inside = (shares.cumsum(dim=1) - shares < whole).sum(dim=1)
         scores = cut_below(scores, falling.gather(1, inside.clamp(min=min(keep, width))[:, None] - 1)[:, 0])
     if options["min_p"]:
         least = scores.amax(dim=1) + torch.tensor(options["min_p"], dtype=scores.dtype).log().item()

@@ -16,6 +16,7 @@ from torch import Tensor
 from ..numpy.options import allowance, is_plain, row_streams, search_options
 from .beams import search_beams
 from .choosing import adjust_scores, draw_tokens, narrow_scores
+from .functions import places
 
 
 class Recomputed:
@@ -158,8 +159,7 @@ def begin_search(
     ids: Any = tensors.get("input_ids")
     mask: Any = tensors.get("attention_mask")
     source = {name: value for name, value in tensors.items() if name in parts["source"]}
-    for name, limit in parts["limits"].items():
-        check_ids(name, source.get(name, torch.zeros(())), limit)
+    check_source(source, parts["limits"])
     if "input_ids" in parts["source"]:
         texts, _ = left_tokens(ids, mask, None)
         start = options["decoder_start_token_id"]
@@ -200,6 +200,20 @@ def left_tokens(ids: Any, mask: Any, vocab: int | None) -> tuple[Tensor, Tensor]
     order = (~see).long().argsort(dim=1, stable=True)[:, : int(lengths.max())]
     real = torch.arange(order.shape[1], device=ids.device) < lengths[:, None]
     return torch.where(real, ids.long().gather(1, order), 0), lengths
+
+
+def check_source(source: Mapping[str, Tensor], limits: Mapping[str, int]) -> None:
+    """The ids of an encoder are known to it, and its texts fit into its table of positions."""
+    for name, limit in limits.items():
+        own = name.removeprefix("length of ")
+        if own in source and own == name:
+            check_ids(own, source[own], limit)
+        elif own in source:
+            mask = source.get("attention_mask")
+            see = torch.ones_like(source[own][:, :, 0] if source[own].dim() > 2 else source[own]) if mask is None else mask
+            length = int(places(see != 0)[2].max())
+            if length > limit:
+                raise ValueError(f"a text has {length} entries, the table of positions has {limit}: cut it, or split it")
 
 
 def check_ids(name: str, values: Tensor, limit: int) -> None:
