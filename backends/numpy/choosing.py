@@ -27,7 +27,7 @@ def adjust_scores(scores: NDArray[Any], search: Search) -> NDArray[Any]:
             again = (runs[:, :-1] == seen[length + 1 - size :]).all(axis=1)
             scores[row, runs[again, -1]] = -np.inf
         for word in words:
-            if len(word) == 1 or (len(word) <= length and word[:-1] == seen[length + 1 - len(word) :].tolist()):
+            if word[:-1] == seen[length + 1 - len(word) :].tolist():
                 scores[row, word[-1]] = -np.inf
     hidden = [end for end in options["ends"] if end < vocab]
     scores[np.ix_(np.flatnonzero(made < search.least), hidden)] = -np.inf

@@ -30,7 +30,7 @@ def adjust_scores(scores: Tensor, search: Search) -> Tensor:
             again = (runs[:, :-1] == seen[length + 1 - size :]).all(dim=1)
             scores[row, runs[again, -1]] = NEVER
         for word in words:
-            if len(word) == 1 or (len(word) <= length and word[:-1] == seen[length + 1 - len(word) :].tolist()):
+            if word[:-1] == seen[length + 1 - len(word) :].tolist():
                 scores[row, word[-1]] = NEVER
     put_scores(scores, made < search.least, [end for end in options["ends"] if end < vocab], NEVER)
     first = options["forced_bos_token_id"]

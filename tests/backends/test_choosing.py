@@ -81,7 +81,7 @@ least = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=300)
 @given(edits, least, st.integers(1, 3), st.integers(1, 6), st.integers(0, 3), st.integers(1, 4), st.integers(0, 9))
 def test_adjusted(
     edits: dict[str, Any], least: dict[str, int], rows: int, prompt: int, made: int, more: int, seed: int
