@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -193,7 +193,8 @@ def load(
         stages, ledger = pipeline.run(graph, without=left, until=until)
         losses = () if rows else compile_losses(found.module, config, graph, without=left, until=until)
         decoding = None if rows or engine is None else compile_decoding(graph, ledger, without=left)
-        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, decoding, rows or {}, found.generation)
+        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, decoding, rows or {})
+        compiled = replace(compiled, generation=found.generation)
         compiled = proved(compiled) if validate and engine is not None else compiled
         program = Program(compiled, backend, layout or getattr(engine, "LAYOUT", None))
         if engine is None:

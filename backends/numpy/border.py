@@ -185,10 +185,10 @@ def check_limits(
     real = real_places(arrays.get(masks_of.get(first[0], "")), arrays[first[0]].shape[:2])
     for name, table, limit in limits:
         if name.startswith(SPANNED):
-            own = name[len(SPANNED) :]
-            if own in arrays:
-                count = real_places(arrays.get(masks_of.get(own, "")), arrays[own].shape[:2]).sum(axis=1)
-                axis = next(row[2][1] for row in inputs if row[0] == own)
+            one = name[len(SPANNED) :]
+            if one in arrays:
+                count = real_places(arrays.get(masks_of.get(one, "")), arrays[one].shape[:2]).sum(axis=1)
+                axis = next(row[2][1] for row in inputs if row[0] == one)
                 check_length(axis, int(count.max(initial=0)), limit, table)
             continue
         if name == "position" and "position_ids" not in arrays:

@@ -209,11 +209,10 @@ def check_source(source: Mapping[str, Tensor], limits: Mapping[str, int]) -> Non
         if own in source and own == name:
             check_ids(own, source[own], limit)
         elif own in source:
-            mask = source.get("attention_mask")
-            see = torch.ones_like(source[own][:, :, 0] if source[own].dim() > 2 else source[own]) if mask is None else mask
+            see = source.get("attention_mask", torch.ones(source[own].shape[:2], device=source[own].device))
             length = int(places(see != 0)[2].max())
             if length > limit:
-                raise ValueError(f"a text has {length} entries, the table of positions has {limit}: cut it, or split it")
+                raise ValueError(f"a text has {length} entries, the table of positions has {limit}: cut or split it")
 
 
 def check_ids(name: str, values: Tensor, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""Generation in the modules themselves: streams, draws, what is refused, and what stands where nobody says otherwise."""
+"""Generation in the modules themselves: streams, draws, what is refused, and what stands where nobody says."""
 
 import itertools
 import json
@@ -62,9 +62,14 @@ def test_a_stream_is_what_generate_returns(folder: Path, backend: str, options: 
 def test_a_stream_comes_step_by_step(folder: Path) -> None:
     """One step is computed for each that is asked for; mistakes are told before the first."""
     model = standing_alone(folder, "numpy")
-    calls = []
+    calls: list[int] = []
     step = model.step
-    model.step = lambda *given: calls.append(1) or step(*given)
+
+    def counted(*given: Any) -> Any:
+        calls.append(1)
+        return step(*given)
+
+    model.step = counted
     stream = model.stream(IDS, MASK, max_new_tokens=64, eos_token_id=None)
     assert calls == []
     for number in range(1, 4):
@@ -84,7 +89,12 @@ def test_rows_that_have_ended_are_not_computed(folder: Path) -> None:
         def counting(*given: Any, decoder: Any = decoder, rows: list[int] = rows, **more: Any) -> Any:
             made = decoder(*given, **more)
             feed = made.feed
-            made.feed = lambda ids, counts: rows.append(len(ids)) or feed(ids, counts)
+
+            def counted(ids: Any, counts: Any) -> Any:
+                rows.append(len(ids))
+                return feed(ids, counts)
+
+            made.feed = counted
             return made
 
         model.decoder = counting
@@ -206,8 +216,9 @@ def test_a_model_that_looks_ahead_has_nothing_of_it(backend: str) -> None:
 
 
 def test_a_loaded_model_that_does_not_decode_says_so(tmp_path: Path) -> None:
-    sizes = {"vocab_size": 9, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 3}
-    bert = peers.saved(tmp_path, "BertForMaskedLM", transformers.BertConfig(**sizes, max_position_embeddings=8))
+    sizes = {"vocab_size": 9, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.BertConfig(**sizes, intermediate_size=3, max_position_embeddings=8)
+    bert = peers.saved(tmp_path, "BertForMaskedLM", config)
     for backend in BACKENDS:
         with pytest.raises(TransformulaError, match=r"R931.*BertForMaskedLM generates no tokens") as fault:
             transformula.load(bert, backend=backend).generate([[1, 2]])
@@ -223,7 +234,8 @@ def test_defaults_stand_in_the_module_and_come_with_a_folder(folder: Path, tmp_p
     for backend in FAST:
         source = transformula.compile("gpt2", backend, config, entry=GPT2).source
         assert "GENERATION = {'bos_token_id': 1, 'eos_token_id': 2}" in source
-        own = transformula.compile("gpt2", backend, config, entry=GPT2, generation={"top_k": 7, "typical_p": 1.0}).source
+        keys = {"top_k": 7, "typical_p": 1.0}
+        own = transformula.compile("gpt2", backend, config, entry=GPT2, generation=keys).source
         assert "GENERATION = {'top_k': 7}" in own
     made = types.ModuleType("made")
     exec(compile(transformula.compile("gpt2", config=config, entry=GPT2).source, "<made>", "exec"), made.__dict__)
@@ -261,7 +273,7 @@ def test_every_option_of_the_library_is_known() -> None:
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"max_new_tokens": 0}, "max_new_tokens = 0 should be a whole number from 1 up"),
     ({"max_new_tokens": 2.5}, r"max_new_tokens = 2\.5 should be a whole number"),
-    ({"max_new_tokens": 90}, r"a prompt of 7 and 90 new tokens need 96 positions, the table .*\[place\] has 80: ask for at"),
+    ({"max_new_tokens": 90}, r"a prompt of 7 and 90 new tokens need 96 positions, the table .*\[place\] has 80: ask"),
     ({"max_length": 7}, "a prompt has 7 tokens, and max_length = 7 counts them"),
     ({"max_length": 20, "max_new_tokens": 4}, "max_length counts the prompt and max_new_tokens does not"),
     ({"min_new_tokens": 5, "max_new_tokens": 4}, "min_new_tokens = 5 is more than max_new_tokens = 4"),
@@ -336,7 +348,7 @@ def test_mistakes_of_encoder_decoders(tmp_path: Path, backend: str) -> None:
         ({"input_ids": [[4, 13]]}, "input_ids holds 13"),
         ({"input_ids": None}, "input_ids is needed"),
         ({"attention_mask": [[0, 0]]}, "the prompt of row 0 is empty"),
-        ({"input_ids": [[4] * 21]}, "a text has 21 entries.*, the table of positions .*has 20: cut it"),
+        ({"input_ids": [[4] * 21]}, "a text has 21 entries.*, the table of positions .*has 20: cut"),
         ({"decoder_input_ids": [[1]]}, "there is no option 'decoder_input_ids'"),
     ):
         asked: dict[str, Any] = {"input_ids": [[4, 5]], "max_new_tokens": 3, **given}

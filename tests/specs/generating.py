@@ -43,4 +43,4 @@ def plain(found: Any) -> Array:
 
 def without_padding(row: Array, mask: Array) -> Array:
     """[1, tokens] of a row that its mask shows."""
-    return row[mask != 0][None]
+    return np.asarray(row[mask != 0][None])

@@ -15,7 +15,8 @@ from tests.specs.peers import saved
 pytestmark = pytest.mark.usefixtures("no_islands")
 GPT2, T5, BART = "GPT2LMHeadModel", "T5ForConditionalGeneration", "BartForConditionalGeneration"
 TINY: dict[str, Any] = {
-    "vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 80, "bos_token_id": 0, "eos_token_id": None,
+    "vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 80,
+    "bos_token_id": 0, "eos_token_id": None,
 }  # fmt: skip
 UNUSUAL: list[dict[str, Any]] = [
     {"tie_word_embeddings": False, "n_inner": 5},
@@ -50,7 +51,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "max_new_tokens": 24, "num_beams": 3, "early_stopping": "never", "length_penalty": 2.0, "eos_token_id": 4,
         "pad_token_id": 2, "no_repeat_ngram_size": 3, "min_new_tokens": 4,
     },
-    "beams, short": {"max_new_tokens": 24, "num_beams": 2, "length_penalty": -1.0, "eos_token_id": [9], "pad_token_id": 2},
+    "beams, short": {
+        "max_new_tokens": 24, "num_beams": 2, "length_penalty": -1.0, "eos_token_id": [9], "pad_token_id": 2,
+    },
     "beams, edited": {
         "max_new_tokens": 12, "num_beams": 5, "repetition_penalty": 1.5, "renormalize_logits": True,
         "forced_eos_token_id": 6, "eos_token_id": [6, 12], "pad_token_id": 1, "suppress_tokens": [3],
@@ -140,7 +143,7 @@ def test_without_a_prompt_it_begins_with_the_first_token(gpt2: Path) -> None:
 
 
 def test_lengths_of_one_prompt(gpt2: Path) -> None:
-    """max_length and min_length count the prompt, and 20 new tokens are as many as a table of positions has room for."""
+    """max_length and min_length count the prompt; 20 new tokens are as many as a table of positions has room for."""
     library, model, ids = theirs(gpt2, GPT2), ours(gpt2, "numpy"), prompts(31)[:1]
     for options in (
         {"max_length": 12}, {"max_length": 12, "min_length": 10, "eos_token_id": [10, 18, 4]}, {}, {"min_length": 9},
@@ -188,18 +191,20 @@ def test_encoder_decoders(tmp_path: Path, what: str) -> None:
     ids, mask = pairs["input_ids"][[0, 1, 3, 5]], pairs["attention_mask"][[0, 1, 3, 5]]  # none is padded on the left
     deep = {"use_cache": False} if "num_decoder_layers" in more else {}  # the library's cache has a layer too few
     models = {backend: ours(folder, backend) for backend in BACKENDS}
-    for options in (
+    cases: tuple[dict[str, Any], ...] = (
         {"max_new_tokens": 64},
         {"max_new_tokens": 20, "eos_token_id": [4, 9, 17, 21], "pad_token_id": 5, "min_new_tokens": 3},
         {"max_new_tokens": 10, "forced_bos_token_id": 8, "forced_eos_token_id": 6, "begin_suppress_tokens": [3, 14]},
         {"max_new_tokens": 9, "repetition_penalty": 1.4, "no_repeat_ngram_size": 2, "bad_words_ids": [[5], [0, 7]]},
         {"max_new_tokens": 20, "num_beams": 4, "eos_token_id": [4, 9, 17, 21], "pad_token_id": 5},
         {"max_length": 9, "num_beams": 3, "early_stopping": True, "num_return_sequences": 2, "pad_token_id": 5},
-    ):
+    )
+    for options in cases:
         wanted = asked(library, ids, mask, **deep, **options)
         for backend, model in models.items():
             if backend != "reference" or options.get("max_new_tokens", 9) < 10:
-                np.testing.assert_array_equal(plain(model.generate(ids, mask, **options)), wanted, f"{backend} {options}")
+                found = plain(model.generate(ids, mask, **options))
+                np.testing.assert_array_equal(found, wanted, f"{backend} {options}")
 
 
 def test_padding_of_a_source_changes_nothing(tmp_path: Path) -> None:
@@ -217,7 +222,7 @@ def test_padding_of_a_source_changes_nothing(tmp_path: Path) -> None:
 
 def test_defaults_of_the_files(tmp_path: Path) -> None:
     """generation_config.json speaks alone where there is one, else config.json does."""
-    config = transformers.BartConfig(**{**seq2seq_config(BART, {}).to_dict(), "eos_token_id": 6, "forced_eos_token_id": 7})
+    config = seq2seq_config(BART, {"eos_token_id": 6, "forced_eos_token_id": 7})
     folder = seq2seq.saved(tmp_path, BART, config)
     ids = seq2seq.pairs(31, low=3)["input_ids"]
     (folder / "generation_config.json").unlink()
@@ -230,8 +235,9 @@ def test_defaults_of_the_files(tmp_path: Path) -> None:
     )
     model = ours(folder, "torch")
     assert model.unused_generation_keys == ["new_key"]
-    assert model.generation == {"decoder_start_token_id": 3, "num_beams": 3, "max_length": 12, "no_repeat_ngram_size": 2}
-    np.testing.assert_array_equal(plain(model.generate(ids)), asked(theirs(folder, BART), ids, None))
+    wanted = {"decoder_start_token_id": 3, "num_beams": 3, "max_length": 12, "no_repeat_ngram_size": 2}
+    assert model.generation == wanted
+    np.testing.assert_array_equal(plain(model.generate(ids)), asked(theirs.__wrapped__(folder, BART), ids, None))
     model.generation["num_beams"] = 1
     assert plain(model.generate(ids, max_new_tokens=3)).shape == (6, 4)
 
@@ -246,3 +252,39 @@ def test_what_the_files_ask_for_and_is_not_here(gpt2: Path, tmp_path: Path) -> N
     with pytest.raises(transformula.TransformulaError, match="temperature = 'nan' should be a number above 0"):
         model.generate([[1, 2]], typical_p=1.0)
     assert model.generate([[1, 2]], max_new_tokens=3, typical_p=1.0, temperature=None).shape == (1, 5)
+
+
+# --- where the library does otherwise (docs/generation.md) ----------------------------------------
+
+
+def test_padding_does_not_count_as_tokens_seen(gpt2: Path) -> None:
+    """The library bans a pair of padding and a token; here a prompt has the same continuation as alone."""
+    ids, mask, model = prompts(31), LEFT, ours(gpt2, "numpy")
+    found = model.generate(ids, mask, max_new_tokens=12, no_repeat_ngram_size=1)
+    for row in range(3):
+        alone = model.generate(without_padding(ids[row], mask[row]), max_new_tokens=12, no_repeat_ngram_size=1)
+        np.testing.assert_array_equal(found[row, 7:], alone[0, mask[row].sum() :])
+    assert (found != asked(theirs(gpt2, GPT2), ids, mask, max_new_tokens=12, no_repeat_ngram_size=1)).any()
+
+
+def test_finished_beams_are_filled_with_the_pad_token(gpt2: Path) -> None:
+    """The library fills them with the end token where the pad token is 0."""
+    options = {"max_new_tokens": 24, "num_beams": 4, "eos_token_id": [4, 9, 17], "pad_token_id": 0}
+    for backend in BACKENDS[:2]:
+        found = plain(ours(gpt2, backend).generate(prompts(31), LEFT, **options))
+        wanted = asked(theirs(gpt2, GPT2), prompts(31), LEFT, **options)
+        for ours_, library in zip(found[:, 7:], wanted[:, 7:], strict=True):
+            ends = np.flatnonzero(np.isin(library, [4, 9, 17]))
+            behind = int(ends[0]) + 1 if len(ends) else len(library)
+            np.testing.assert_array_equal(ours_[:behind], library[:behind])
+            assert set(ours_[behind:]) <= {0}
+            assert set(library[behind:]) <= {4}
+
+
+def test_the_caller_has_the_last_word_on_lengths(gpt2: Path) -> None:
+    """The library keeps to a max_new_tokens of the files, whatever max_length its caller says."""
+    model = transformula.load(gpt2)
+    model.generation.update(max_new_tokens=3, min_new_tokens=2)
+    assert model.generate([[5, 6]]).shape == (1, 5)
+    assert model.generate([[5, 6]], max_length=9, min_length=0).shape == (1, 9)
+    assert model.generate([[5, 6]], max_new_tokens=4).shape == (1, 6)
