@@ -211,8 +211,7 @@ def load(
     current = engine.weights_of if engine else lambda program, module: weights
     origin = Origin(found, stored, table, lambda: {**weights, **current(first.program, first.module)})
     model = LoadedModel(first, showing, origin, dtype if engine else "float64")
-    model.left_out = left_out
-    model.unused_weights = left_over(stored, table)
+    model.left_out, model.unused_weights = left_out, left_over(stored, table)
     return model
 
 

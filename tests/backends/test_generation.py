@@ -3,6 +3,7 @@
 import itertools
 import json
 import types
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.specs.generating import BACKENDS, Array, ours, plain
 from transformula import TransformulaError
 from transformula.backends.numpy.generation import Recomputed
 from transformula.backends.numpy.options import NEUTRAL, SEARCH
+from transformula.backends.numpy.values import Unsupported
 from transformula.backends.torch.generation import Recomputed as TorchRecomputed
 
 GPT2 = "GPT2LMHeadModel"
@@ -171,6 +173,24 @@ def test_the_cache_is_as_good_as_computing_all_anew(folder: Path, backend: str) 
     model.decoder = lambda *given, **more: kind(model, parts, {})
     for one, tokens in zip(asked, wanted, strict=True):
         np.testing.assert_array_equal(plain(model.generate(given, MASK, **one)), tokens)
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_a_step_that_cannot_be_written_is_none(folder: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module computes all tokens at each step then, and the tokens are the same."""
+
+    def refused(*given: Any) -> Any:
+        raise Unsupported("this step")
+
+    options: list[dict[str, Any]] = [{}, {"num_beams": 3}]
+    wanted = [plain(ours(folder, backend).generate(IDS, MASK, max_new_tokens=7, **one)) for one in options]
+    module = import_module(f"transformula.backends.{backend}.stepping")
+    monkeypatch.setattr(module, "write", refused)
+    model = transformula.load(folder, backend=backend, dtype="float64", validate=False)
+    assert "Recomputed(self, DECODER, source)" in model.program.source
+    assert "def step(self" not in model.program.source
+    for one, tokens in zip(options, wanted, strict=True):
+        np.testing.assert_array_equal(plain(model.generate(IDS, MASK, max_new_tokens=7, **one)), tokens)
 
 
 NO_STEP = """
