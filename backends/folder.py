@@ -66,7 +66,8 @@ AT_REST = {"encoder_layerdrop": 0, "decoder_layerdrop": 0}
 class ModelFolder:
     """What a folder asks for; `config` holds the keys of config.json and of a sentence model's modules.
 
-    `weights` is the transformer's folder, `parts` the folders inside `path` of the other modules.
+    `weights` is the transformer's folder, `parts` the folders inside `path` of the other modules; `generation` are the
+    keys of generation_config.json, None where there is none.
     """
 
     path: Path
@@ -78,6 +79,7 @@ class ModelFolder:
     entry: str | None
     max_length: int | None
     tokenizer_file: Path | None
+    generation: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 def read_model_folder(
@@ -107,7 +109,14 @@ def read_model_folder(
         chosen,
         _max_length(transformer, path),
         found[0] if found else None,
+        read_generation_config(transformer),
     )
+
+
+def read_generation_config(folder: Path) -> dict[str, Any] | None:
+    """The keys of the folder's generation_config.json; None where there is none."""
+    path = folder / "generation_config.json"
+    return read_config(path) if path.is_file() else None
 
 
 def refuse_values(config: Mapping[str, Any], module: Module) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..compiler import kernels
 from ..compiler.ir import Axis, Graph, Input, Node, const, walk_all
 from ..compiler.passes.running import added
 from ..compiler.reference import MASKS, length_names
-from .numpy.border import InputRow, LimitRow, MaskRow
+from .numpy.border import SPANNED, InputRow, LimitRow, MaskRow
 
 
 def input_rows(graph: Graph) -> tuple[InputRow, ...]:
@@ -53,9 +55,9 @@ def limit_rows(graph: Graph) -> tuple[LimitRow, ...]:
         if one.op != "pick" or one in guarded or one.args[0].op != "weight":
             continue
         for axis, place in zip(one["keys"], one.args[1:], strict=True):
-            source = _source(place)
-            if source is not None and isinstance(axis.size, int):
-                name, shift = source
+            source, shift = source_of(place, ("input", "position", "index"))
+            name = _limited(graph, source)
+            if name and isinstance(axis.size, int):
                 table = f"{one.args[0]['name']}[{axis.name}]"
                 found[name, table, axis.size - shift] = None
                 if (counted := _counted(place)) is not None:
@@ -63,6 +65,17 @@ def limit_rows(graph: Graph) -> tuple[LimitRow, ...]:
     if not any(name == "position" for name, _, _ in found) and any(one.op == "position" for one in nodes):
         found["position", "", 1 << 40] = None  # position_ids are an input all the same
     return tuple(found)
+
+
+def _limited(graph: Graph, source: Node | None) -> str:
+    """What an input, a position or an index limits, by name: itself, or a length; '' if nothing that is given."""
+    if source is None or source.op == "position":
+        return "" if source is None else "position"
+    if source.op == "input":
+        return str(source["name"])
+    size = source["axis"].size
+    along = [one for one in graph.inputs if any(axis.size == size and axis.counted for axis in one.axes)]
+    return SPANNED + along[0].name if along else ""
 
 
 def checked_picks(graph: Graph) -> set[Node]:
@@ -75,11 +88,11 @@ def checked_picks(graph: Graph) -> set[Node]:
 
 def _is_checked(axis: Axis, place: Node) -> bool:
     """Whether the place is an input, and what stands in where it is not given, if anything, is a row, too."""
-    source, here = _source(place), _bare(place)
-    if source is None or source[1] < 0:
+    (source, shift), here = source_of(place), _bare(place)
+    if source is None or shift < 0:
         return False
     if here.op == "input" and here.args and here.args[0].op == "const":
-        return isinstance(axis.size, int) and 0 <= here.args[0]["value"] + source[1] < axis.size
+        return isinstance(axis.size, int) and 0 <= here.args[0]["value"] + shift < axis.size
     return here.op != "input" or not here.args or _counted(place) is not None
 
 
@@ -111,18 +124,15 @@ def _counted(place: Node) -> tuple[str, int] | None:
     return f"position of {test.args[0]['name']} != {int(test.args[1]['value'])}", shift
 
 
-def _source(place: Node) -> tuple[str, int] | None:
-    """The input (or the position) that a place is a copy of, and what is added to it."""
+def source_of(place: Node, kinds: Sequence[str] = ("input", "position")) -> tuple[Node | None, int]:
+    """The input (position, index) that a place is a copy of, and what is added to it; None if it is no copy."""
     shift = 0
-    while True:
-        if place.op == "input":
-            return str(place["name"]), shift
-        if place.op == "position":
-            return "position", shift
+    while place.op not in kinds:
         if place.op in ("rename", "widen"):
             place = place.args[0]
         elif place.op == "map" and place["fn"] == "+" and place.args[1].op == "const":
             shift += int(place.args[1]["value"])
             place = place.args[0]
         else:
-            return None
+            return None, shift
+    return place, shift

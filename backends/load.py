@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from ..compiler.wanted import wanted
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
 from .checkpoint_table import checkpoint_table
 from .folder import ModelFolder, read_model_folder, unused_keys
+from .generation import Generates, unused_generation_keys
 from .limits import input_rows, limit_rows, mask_rows
-from .numpy.border import COUNTED, check_call, chosen_loss
+from .numpy.border import COUNTED, SPANNED, check_call, chosen_loss
 from .numpy.files import Stored, read_stored
 from .numpy.results import listed
 from .numpy.weights import Table, Weights, assemble, left_over, missing_weights
@@ -45,13 +46,13 @@ class Engine:
     module: Any
 
 
-class LoadedModel:
+class LoadedModel(Generates):
     """A model with its weights: call it with the ecosystem's names, get named results.
 
-    `config` is the effective config, `unused_config_keys` what nothing read, `unused_weights` stored tensors
-    that the model has no use for, `left_out` results that the file lacks weights for (both only with
-    strict=False), `max_length` the longest text in tokens, `tokenizer_file` the folder's tokenizer.json, `module`
-    the object of the generated class (with backend="torch" an nn.Module).
+    `config` is the effective config, `unused_config_keys` what nothing read (`unused_generation_keys` likewise, of
+    generation_config.json), `unused_weights` stored tensors that the model has no use for, `left_out` results that the
+    file lacks weights for (both only with strict=False), `max_length` the longest text in tokens, `tokenizer_file` the
+    folder's tokenizer.json, `module` the object of the generated class (with backend="torch" an nn.Module).
     """
 
     def __init__(
@@ -62,13 +63,15 @@ class LoadedModel:
         made, folder = self.program.compiled, origin.folder
         self.config = made.config.effective()
         self.unused_config_keys = unused_keys(folder.config, made.config.unread())
+        self.unused_generation_keys = unused_generation_keys(folder.generation or {})
         self.spec_name, self.entry = folder.spec_name, made.entry
         self.tokenizer_file = folder.tokenizer_file
         self.unused_weights: list[str] = []
         self.left_out: dict[str, str] = {}
         self._border = input_rows(made.formula), mask_rows(made.formula), limit_rows(made.formula)
         self._losses, self._each = loss_rows(made), made.formula.each
-        rows = [row for row in self._border[2] if row[0] == "position" or row[0].startswith(COUNTED)]
+        first = SPANNED + self._border[0][0][0]
+        rows = [row for row in self._border[2] if row[0] in ("position", first) or row[0].startswith(COUNTED)]
         places = [limit for _, table, limit in rows if table]
         self.max_length = min([*places, *([folder.max_length] if folder.max_length else [])], default=None)
         self._showing = showing
@@ -191,6 +194,7 @@ def load(
         losses = () if rows else compile_losses(found.module, config, graph, without=left, until=until)
         decoding = None if rows or engine is None else compile_decoding(graph, ledger, without=left)
         compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, decoding, rows or {})
+        compiled = replace(compiled, generation=found.generation)
         compiled = proved(compiled) if validate and engine is not None else compiled
         program = Program(compiled, backend, layout or getattr(engine, "LAYOUT", None))
         if engine is None:
@@ -207,8 +211,7 @@ def load(
     current = engine.weights_of if engine else lambda program, module: weights
     origin = Origin(found, stored, table, lambda: {**weights, **current(first.program, first.module)})
     model = LoadedModel(first, showing, origin, dtype if engine else "float64")
-    model.left_out = left_out
-    model.unused_weights = left_over(stored, table)
+    model.left_out, model.unused_weights = left_out, left_over(stored, table)
     return model
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -71,6 +71,7 @@ def compile(
     results: Sequence[str] = (),
     rows: Mapping[str, str] | None = None,
     validate: bool = True,
+    generation: Mapping[str, Any] | None = None,
 ) -> Program:
     """A model of a spec as a program with `.source`, `.save(path)`, `.graph` and `.ledger`.
 
@@ -78,13 +79,16 @@ def compile(
     of the spec's own config. `layout` is for PyTorch: "padded" (the default; it compiles, exports and trains) or
     "packed" (eager inference). `shows` are results on demand (hidden_states, attentions) that the module should
     compute, too; `results` are the only ones that it should; `rows` says of which tokens: {"logits": "last"}, "first",
-    or "positions", which are a new input. Raises `TransformulaError` with every mistake found.
+    or "positions", which are a new input. `generation` holds keys of generation_config.json, the options of `generate`
+    where its caller says nothing (those of `config` if there are none). Raises `TransformulaError` with every mistake
+    found.
 
     The passes are proved on this very model at small sizes, in a fraction of a second; validate=False skips it.
     """
     check_backend(backend, layout)
     skip = passes_left_out(backend)
     made = compile_graph(spec, config, entry, settings, (*without, *skip), only, until, shows, results, rows)
+    made = replace(made, generation=generation)
     return Program(proved(made) if validate else made, backend, layout)
 
 

@@ -38,6 +38,7 @@ class Compiled:
     losses: tuple[Compiled, ...] = ()  # its objectives, as functions of its results
     decoding: Decoding | None = None  # the step that computes new tokens alone, of a causal model over tokens
     rows: Mapping[str, str] = field(default_factory=dict)  # which rows of its results were asked for
+    generation: Mapping[str, Any] | None = None  # generation_config.json; None: config.json speaks for it
 
     @property
     def formula(self) -> Graph:

@@ -14,13 +14,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from . import __version__
+from .options import (
+    PATH,
+    as_json,
+    asked,
+    config,
+    entry,
+    generating,
+    layout,
+    options,
+    out,
+    passes,
+    settings,
+    shows,
+    spec,
+    validation,
+)
 
 if TYPE_CHECKING:
     from .compiler.driver import Compiled
     from .compiler.modules import Module
 
 F = TypeVar("F", bound=Callable[..., Any])
-PATH = click.Path(path_type=Path)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,58 +79,6 @@ def command(example: str) -> Callable[[F], F]:
         return app.command(function.__name__, epilog=f"\b\nExample:\n  {example}")(polite)  # type: ignore[return-value]
 
     return register
-
-
-def options(*added: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator, shown in this order."""
-
-    def add(function: F) -> F:
-        for one in reversed(added):
-            function = one(function)
-        return function
-
-    return add
-
-
-spec = click.argument("spec")
-config = click.option("--config", type=PATH, metavar="FILE", help="A config.json with the model's sizes.")
-entry = click.option(
-    "--entry", metavar="NAME", help="The model or objective; by default the spec's first model."
-)
-settings = click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="An entry of the spec's config."
-)
-out = click.option("-o", "--out", type=PATH, metavar="FILE", help="The file to write.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-layout = click.option(
-    "--layout", metavar="NAME", help="How PyTorch computes a batch: padded (it exports) or packed (eager, faster)."
-)
-shows = click.option(
-    "--show", "shows", multiple=True, metavar="NAME", help="A result on demand, as hidden_states; several if needed."
-)
-asked = options(
-    click.option(
-        "--result", "results", multiple=True, metavar="NAME", help="A result to compute; by default all but --show."
-    ),
-    click.option(
-        "--rows",
-        multiple=True,
-        metavar="NAME=WAY",
-        help="Which tokens' rows of a result: first, last, or positions (a new input at_positions).",
-    ),
-)
-validation = click.option(
-    "--no-validate", "validate", is_flag=True, flag_value=False, default=True, help="Skip the proof of the passes."
-)
-passes = options(
-    click.option(
-        "--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."
-    ),
-    click.option(
-        "--only", multiple=True, metavar="PASS", help="Run this pass only; may be given several times."
-    ),
-    click.option("--until", metavar="PASS", help="Stop after this pass (`formula`: before all)."),
-)
 
 
 # -------------------------------------------------------------------------------------------------- commands
@@ -174,7 +137,9 @@ def compile(spec: str, out: Path | None, backend: str, layout: str | None, valid
     click.option("--device", metavar="NAME", help="Where torch computes, as cpu or cuda:0."),
     layout,
     click.option(
-        "--output", type=click.Choice(["json", "npy"]), default="json", help="An object a line, or one array."
+        "--output",
+        type=click.Choice(["json", "npy", "text"]),
+        help="An object a line, one array, or text; by default text for prompts, else json.",
     ),
     out,
     click.option("--name", metavar="OUTPUT", help="Which of the model's outputs; by default the first."),
@@ -187,14 +152,18 @@ def compile(spec: str, out: Path | None, backend: str, layout: str | None, valid
     entry,
     click.option("--similarity", is_flag=True, help="Print how alike the texts are (cosine)."),
     validation,
+    generating,
 )
 def run(**chosen: Any) -> None:
-    """Run a model over texts, one result a line.
+    """Run a model over texts, one result a line, or go on with a --prompt.
 
-    FOLDER holds config.json, model.safetensors and tokenizer.json.
+    FOLDER holds config.json, model.safetensors and tokenizer.json. The text that follows a prompt is printed as it
+    comes; of an encoder-decoder the prompt is the source. What the options of a prompt leave open the folder's
+    generation_config.json says.
     """
     from .texts import Job, run_job
 
+    chosen["option"] = _settings(chosen["option"], "option", "no_repeat_ngram_size=3")
     run_job(Job(**chosen))
 
 
@@ -328,12 +297,12 @@ def _config(file: Path | None) -> dict[str, Any]:
     return read_config(file / "config.json" if file.is_dir() else file)
 
 
-def _settings(given: tuple[str, ...]) -> dict[str, Any]:
+def _settings(given: tuple[str, ...], option: str = "set", example: str = "layers=6") -> dict[str, Any]:
     """NAME=VALUE; a value that is JSON is a number, truth value or list, any other a text."""
     import json
 
     found: dict[str, Any] = {}
-    for name, value in _pairs("set", given, "layers=6"):
+    for name, value in _pairs(option, given, example):
         try:
             found[name] = json.loads(value)
         except ValueError:
@@ -364,18 +333,23 @@ def _compiled(
     rows: tuple[str, ...] = (),
 ) -> Compiled:
     """The stages of a spec's model, or of the model that a folder holds."""
+    from dataclasses import replace
+
+    from .backends.folder import read_generation_config
     from .compiler.driver import compile_graph
 
     given, module = _config(config), None
+    generation = read_generation_config(config) if config is not None and config.is_dir() else None
     if isinstance(spec, str) and Path(spec).is_dir():
         from .texts import folder_spec
 
         module, given, entry = folder_spec(Path(spec), given, entry)
     chosen = dict(_pairs("rows", rows, "logits=last"))
     made = module or (_spec(spec) if isinstance(spec, str) else spec)
-    return compile_graph(
+    found = compile_graph(
         made, given, entry, _settings(settings), without, only or None, until, shows, results, chosen
     )
+    return replace(found, generation=generation)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +34,7 @@ class Job:
     text: Sequence[str] = ()
     file: Path | None = None
     backend: str = "numpy"
-    output: str = "json"
+    output: str | None = None
     out: Path | None = None
     name: str | None = None
     dtype: str | None = None
@@ -44,6 +44,18 @@ class Job:
     entry: str | None = None
     similarity: bool = False
     validate: bool = True
+    prompt: Sequence[str] = ()
+    max_new_tokens: int | None = None
+    min_new_tokens: int | None = None
+    sample: bool = False
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    beams: int | None = None
+    repetition_penalty: float | None = None
+    option: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -57,27 +69,42 @@ class Tally:
 
 def run_job(job: Job) -> None:
     """Runs the model over the texts and prints or writes the results."""
+    from .prompts import refuse_options, run_prompts
+
+    if job.prompt:
+        run_prompts(job)
+        return
+    refuse_options(job)
+    if job.output == "text":
+        raise error("R920", "--output text is for --prompt", help="Results are numbers: json or npy.")
     if job.output == "npy" and job.out is None and not job.similarity:
         raise error("R920", "an array is no text for the terminal", help="Give -o FILE.npy.")
     if job.text and job.file:
         raise error("R921", "--text and --file exclude each other")
-    from .backends.load import load
-
     texts, total = _texts(job)
-    dtype = job.dtype or "float32"
-    where: dict[str, Any] = {"device": job.device, "layout": job.layout, "validate": job.validate}
-    model = load(job.folder, job.backend, dtype, job.entry, **where)
+    model = loaded(job)
     name, per_token = _output(model, job.name)
     tally = Tally()
-    results = _results(model, _tokenizer(model), texts, name, per_token, job.batch_size, tally)
+    tokenizer = read_tokenizer(model)
+    if model.max_length is not None:
+        tokenizer.enable_truncation(model.max_length)
+    results = _results(model, tokenizer, texts, name, per_token, job.batch_size, tally)
     results = _progress(results, total)
     if job.similarity:
         kept = list(itertools.islice(results, ALIKE + 1))
         _similarity(kept, per_token)
     else:
-        with _sink(job.out, binary=job.output == "npy") as file:
+        with sink(job.out, binary=job.output == "npy") as file:
             (_write_array if job.output == "npy" else _write_lines)(results, file, name, per_token)
     _tell(tally, model)
+
+
+def loaded(job: Job) -> LoadedModel:
+    """The folder's model."""
+    from .backends.load import load
+
+    where: dict[str, Any] = {"device": job.device, "layout": job.layout, "validate": job.validate}
+    return load(job.folder, job.backend, job.dtype or "float32", job.entry, **where)
 
 
 def folder_spec(
@@ -117,7 +144,8 @@ def _lines(file: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
                 raise error("R922", f"{name} is no text in UTF-8: line {number} is not") from None
 
 
-def _tokenizer(model: LoadedModel) -> Any:
+def read_tokenizer(model: LoadedModel) -> Any:
+    """The folder's tokenizer; it neither pads nor cuts."""
     from tokenizers import Tokenizer
 
     if model.tokenizer_file is None:
@@ -132,8 +160,6 @@ def _tokenizer(model: LoadedModel) -> Any:
         raise error("R924", f"{model.tokenizer_file} is no tokenizer: {fault}") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    if model.max_length is not None:
-        tokenizer.enable_truncation(model.max_length)
     return tokenizer
 
 
@@ -195,7 +221,7 @@ def _output(model: LoadedModel, wanted: str | None) -> tuple[str, bool]:
 
 
 @contextmanager
-def _sink(out: Path | None, binary: bool) -> Iterator[IO[Any]]:
+def sink(out: Path | None, binary: bool) -> Iterator[IO[Any]]:
     """Standard output, or a file that is there only once it is whole."""
     if out is None:
         yield sys.stdout
@@ -218,12 +244,13 @@ def _sink(out: Path | None, binary: bool) -> Iterator[IO[Any]]:
 def _write_lines(results: Iterator[tuple[str, Any]], file: IO[str], name: str, per_token: bool) -> None:
     for text, value in results:
         file.write(
-            json.dumps({"text": text, name: _numbers(value)}, ensure_ascii=file is sys.stdout and not _utf8())
+            json.dumps({"text": text, name: _numbers(value)}, ensure_ascii=file is sys.stdout and not utf8())
             + "\n"
         )
 
 
-def _utf8() -> bool:
+def utf8() -> bool:
+    """Whether standard output takes any character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 

@@ -6,8 +6,8 @@ literals that backends/limits.py makes of a graph:
     inputs   ((name, kind, names of its dimensions, whether it is needed), …)   kind: "int", "bool" or "real";
              needed may be the name of an input that can stand in for it
     masks    ((name of the mask, the input that it masks), …)   both [batch, length]
-    limits   ((name, table, limit), …)   ids below the limit; the name "position" also limits lengths, and
-             "position of input_ids != 1" the number of such entries in a text
+    limits   ((name, table, limit), …)   ids below the limit; the name "position" also limits lengths,
+             "length of input_ids" limits that one, and "position of input_ids != 1" the number of such entries
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,7 @@ LabelRow = tuple[str, int, int | None]
 LossRow = tuple[str, tuple[InputRow, ...], tuple[str, ...], tuple[LabelRow, ...]]
 
 COUNTED = "position of "
+SPANNED = "length of "
 
 
 def check_call(
@@ -183,6 +184,13 @@ def check_limits(
     length = first[2][1]
     real = real_places(arrays.get(masks_of.get(first[0], "")), arrays[first[0]].shape[:2])
     for name, table, limit in limits:
+        if name.startswith(SPANNED):
+            one = name[len(SPANNED) :]
+            if one in arrays:
+                count = real_places(arrays.get(masks_of.get(one, "")), arrays[one].shape[:2]).sum(axis=1)
+                axis = next(row[2][1] for row in inputs if row[0] == one)
+                check_length(axis, int(count.max(initial=0)), limit, table)
+            continue
         if name == "position" and "position_ids" not in arrays:
             check_length(length, int(real.sum(axis=1).max(initial=0)), limit, table)
             continue

@@ -26,7 +26,8 @@ def _read(package: str, files: tuple[str, ...]) -> tuple[dict[str, Piece], dict[
     imports: dict[str, str] = {}
     place = 0
     for file in files:
-        text = resources.files(package).joinpath(f"{file}.py").read_text("utf-8")
+        home, _, name = (file if "." in file else f"{package}.{file}").rpartition(".")
+        text = resources.files(home).joinpath(f"{name}.py").read_text("utf-8")
         lines = text.split("\n")
         for part in ast.parse(text).body:
             if isinstance(part, ast.Import | ast.ImportFrom):
@@ -76,7 +77,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class Library:
-    """The run-time functions in some files of a package."""
+    """The run-time functions in some files of a package; a file of another one has its whole name."""
 
     package: str
     files: tuple[str, ...]
@@ -105,7 +106,10 @@ class Library:
         )
 
 
-FILES = ("kernels", "rowwise", "spans", "kept", "dense", "border", "results", "caching", "files", "weights")
+FILES = (
+    *("kernels", "rowwise", "spans", "kept", "dense", "border", "results", "caching", "files", "weights"),
+    *("options", "choosing", "beams", "generation"),
+)
 NUMPY = Library("transformula.backends.numpy", FILES)
 """The files of this folder that hold run-time functions, in the order in which they are copied."""
 

@@ -17,6 +17,8 @@ from ...compiler.ir import Graph, walk_all
 from ...compiler.kernels import is_draw
 from ...grammar.diagnostics import error
 from ..checkpoint_table import checkpoint_table, table_source
+from ..decoding import decodes
+from ..generation import defaults_of
 from ..limits import input_rows, limit_rows, mask_rows
 from ..pages import module_template, tidy
 from . import border_text, copying, examples, losses, stepping
@@ -29,8 +31,12 @@ from .writer import Writer
 
 ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs")
 LAW = "token-wise work runs on packed rows, attention per example"
-CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "LOSSES", "STEPS", "CHECKPOINT")
-METHODS = ("rows", "example", "load", "dtype", "threads", "begin", "step", "decoder", "generate", "stream")
+CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "LOSSES", "STEPS", "CHECKPOINT", "DECODER", "GENERATION")
+GENERATING = ("generate_tokens", "stream_tokens", "read_generation")
+METHODS = (
+    *("rows", "example", "load", "dtype", "threads"),
+    *("begin", "step", "decoder", "generate", "stream", "generation"),
+)
 CALL = ("given", "wanted", "others", "outputs", "loss", "found", "groups")
 PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "keep", "finished")
 
@@ -210,9 +216,10 @@ def _fill(compiled: Compiled, parts: Written) -> str:
     loss, lists = losses.parts(compiled), _listed(graph)
     name, called = compiled_class(graph), CallNames(graph, formula, loss.inputs)
     more = [name for name, used in (("listed", lists), ("grouped", formula.each)) if used]
-    decoder = parts.stepping
-    needs = (*ALWAYS, *parts.needs, *loss.needs, *more, *(decoder.needs if decoder else ()))
-    library = copying.copied(needs, ("Any", "NDArray", "Path", "Sequence"))
+    decoder, stepping = decodes(formula, compiled.decoding), parts.stepping
+    more += (*(GENERATING if decoder else ()), *(stepping.needs if stepping else ["Recomputed"] if decoder else ()))
+    typed = ("Any", "NDArray", "Path", "Sequence", *(("Iterator",) if decoder else ()))
+    library = copying.copied((*ALWAYS, *parts.needs, *loss.needs, *more), typed)
     weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
     text = module_template("numpy").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a NumPy module, generated from its formulas.",
@@ -231,6 +238,9 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         outputs=repr(tuple((o.name, tuple(_dimension(a) for a in o.axes)) for o in graph.outputs)),
         losses=repr(loss.rows) if loss.rows else "",
         listed=repr(lists) if lists else "",
+        decoder=repr(decoder.literal()) if decoder else "",
+        stepping=stepping is not None,
+        generation=repr(defaults_of(compiled)),
         checkpoint=table_source(_table(compiled), "").rstrip("\n") + "\n",
         name=name,
         doc=f"{name} with its weights; call it with a (padded) batch.",
@@ -242,7 +252,7 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         call=loss.wrapped(_with_groups(_with_lists(parts.call, lists), formula.each)),
         body=[
             line
-            for lines in (*loss.methods, parts.body, *(decoder.methods if decoder else ()))
+            for lines in (*loss.methods, parts.body, *(stepping.methods if stepping else ()))
             for line in (*lines, "")
         ],
         kernels=library.texts,

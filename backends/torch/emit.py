@@ -15,6 +15,8 @@ from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, Weight
 from ...compiler.kernels import is_draw
 from ...grammar.diagnostics import error
+from ..decoding import decodes
+from ..generation import defaults_of
 from ..numpy.border_text import header
 from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
@@ -29,7 +31,13 @@ from .writer import TorchWriter
 
 STEP = "a step computes new tokens alone"
 LAYOUTS = ("padded", "packed")
-LIBRARY = Library("transformula.backends.torch", ("functions", "packing", "spans", "caching"))
+FILES = (
+    *("functions", "packing", "spans", "caching"),
+    *("transformula.backends.numpy.options", "choosing", "beams", "generation"),
+)
+LIBRARY = Library("transformula.backends.torch", FILES)
+OTHERS = re.compile(r"(import|from) (numpy|torch)\b")  # what no module needs, and what its template imports
+GENERATING = ("generate_tokens", "stream_tokens")
 SKIP = ("inference", "deadness", "fold_scales", "merge_projections", "fuse", "unpad", "schedule")
 """The module can be trained, so dropout stays; all parameters stay and learn; torch looks after memory."""
 
@@ -93,13 +101,19 @@ def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
     tail = losses.lines(at, weights, results, parts.enter)
     count = sum(math.prod(_shape(w, weights)) * math.prod(_whole(a.size) for a in w.stack) for w in graph.weights)
     decoding = _decoding(compiled, weights)
-    library = LIBRARY.copied({*parts.needs, *losses.used, *(["grouped"] if graph.each else []), *decoding.needs})
+    decoder, stepping = decodes(compiled.formula, compiled.decoding), bool(decoding.lines)
+    more = {*(["grouped"] if graph.each else []), *(GENERATING if decoder else ()), *decoding.needs}
+    more |= {"Recomputed"} if decoder and not stepping else set()
+    library = LIBRARY.copied({*parts.needs, *losses.used, *more}, ("Any", "Iterator") if decoder else ())
     text = module_template("torch").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a PyTorch module, generated from its formulas.",
         count=f"{count:,}",
         modes=TRAINS if any(is_draw(one) for one in graph.nodes()) else SAME,
         about=parts.about,
-        imports=[line for line in library.type_imports if line.startswith("from collections")],
+        imports=sorted(line for line in (*library.imports, *library.type_imports) if line and not OTHERS.match(line)),
+        decoder=repr(decoder.literal()) if decoder else "",
+        stepping=stepping,
+        generation=repr(defaults_of(compiled)),
         name=name,
         call=", ".join(f"{at.arguments[i.name]}=…" for i in graph.inputs if i.required),
         first=graph.outputs[0].name,

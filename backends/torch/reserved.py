@@ -4,7 +4,7 @@ from __future__ import annotations
 
 LOCALS = (
     *("torch", "F", "nn", "Tensor", "device", "dtype", "batch", "positions", "results", "groups"),
-    *("new", "part"),
+    *("new", "part", "DECODER", "GENERATION"),
 )
 PACKED_LOCALS = ("packing", "parts", "n", "runs", "lengths", "hidden", "index", "queries", "keys")
 
@@ -17,7 +17,7 @@ METHODS = (
     *("register_load_state_dict_post_hook", "register_load_state_dict_pre_hook", "register_module"),
     *("register_parameter", "register_state_dict_post_hook", "register_state_dict_pre_hook", "requires_grad_"),
     *("reset_parameters", "set_extra_state", "set_submodule", "share_memory", "state_dict", "to", "to_empty"),
-    *("begin", "decoder", "generate", "step", "stream"),
+    *("begin", "decoder", "generate", "generation", "step", "stream"),
     *("rows", "train", "training", "type", "xpu", "zero_grad", "dump_patches", "call_super_init", "T_destination"),
 )
-"""Attributes of torch.nn.Module (a test compares them with the installed torch), and the method `rows` of our own."""
+"""Attributes of torch.nn.Module (a test compares them with the installed torch), and methods of our own."""

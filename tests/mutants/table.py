@@ -45,6 +45,8 @@ TORCH_VALUES = ("tests/backends/torch/test_module.py::test_module_has_the_values
 TRAINING = ("tests/backends/torch/test_training.py",)
 LOSSES = ("tests/specs/test_losses.py",)
 FUZZ = ("tests/fuzz/test_fuzz.py",)
+CHOOSING = ("tests/backends/test_choosing.py",)
+GENERATION = ("tests/specs/test_generate.py", "tests/backends/test_generation.py")
 
 ALGEBRA = (
     Mutant(
@@ -846,5 +848,62 @@ DECODED = (
     ),
 )  # fmt: skip
 
-MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT, *DECODED)
+GENERATED = (
+    Mutant(
+        "a penalty of the padding", "backends/numpy/choosing.py",
+        "seen = search.tokens[row, :length]",
+        "seen = search.tokens[row]",
+        "what fills a row counts as seen", GENERATION,
+    ),
+    Mutant(
+        "a reward for what is unlikely", "backends/torch/choosing.py",
+        "torch.where(old < 0, old * penalty, old / penalty)",
+        "old / penalty",
+        "a penalty makes negative scores better", CHOOSING,
+    ),
+    Mutant(
+        "an end one token too early", "backends/numpy/choosing.py",
+        "np.flatnonzero(made < search.least)",
+        "np.flatnonzero(made + 1 < search.least)",
+        "min_new_tokens counts from one", CHOOSING,
+    ),
+    Mutant(
+        "draws below the share", "backends/numpy/choosing.py",
+        "np.cumsum(shares, axis=1) - shares",
+        "np.cumsum(shares, axis=1)",
+        "top_p leaves out the token that reaches it", CHOOSING,
+    ),
+    Mutant(
+        "one stream for all rows", "backends/numpy/options.py",
+        'Random(f"{seed} {row} {copy}")',
+        'Random(f"{seed} {copy}")',
+        "all rows draw alike", ("tests/backends/test_generation.py",),
+    ),
+    Mutant(
+        "beams by their sums", "backends/numpy/beams.py",
+        'values / made ** options["length_penalty"]',
+        "values",
+        "short beams win", GENERATION,
+    ),
+    Mutant(
+        "a beam that ended goes on", "backends/torch/beams.py",
+        "values = values + LOST * ended",
+        "values = values + 0 * ended",
+        "tokens after the end", GENERATION,
+    ),
+    Mutant(
+        "the cache of another beam", "backends/numpy/beams.py",
+        "search.take((stay[:, None] * beams + beam[stay]).reshape(-1))",
+        "search.take((stay[:, None] * beams + np.sort(beam[stay])).reshape(-1))",
+        "beams change places and their caches do not", GENERATION,
+    ),
+    Mutant(
+        "rows that have ended stay", "backends/torch/generation.py",
+        "            search.take(going)\n",
+        "",
+        "the next token of another row", GENERATION,
+    ),
+)  # fmt: skip
+
+MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT, *DECODED, *GENERATED)
 """All of them."""
