@@ -370,6 +370,11 @@ model M(tokens[seq] as input_ids, targets[tgt] as decoder_input_ids) → h[tgt, 
         "attention[key if causal](Q, K, V, (index(key) - index(seq)) / 7)",
         "causal",
     ),
+    "last_of_a_kind": encoder(
+        "logits[vocab] = x[layers][seq = max(max[seq if tokens ≠ 3](index(seq)), 0)] @[d] E",
+        "attention[key if causal](Q, K, V)",
+        "causal",
+    ),
     "ends": encoder("h[pair] = [x[layers][seq = 0]; x[layers][seq = seq - 1]][d → pair]"),
     "spots": encoder(
         "logits[spot, vocab] = gelu(x[layers] @ U)[seq = min(at, seq - 1)] @[d] E",

@@ -26,6 +26,9 @@ TINY: dict[str, Any] = {
 MODELS: dict[str, dict[str, Any]] = {
     "GPT2Model": {},
     "GPT2LMHeadModel": {},
+    "GPT2ForSequenceClassification": {"num_labels": 3, "pad_token_id": 7},
+    "GPT2ForTokenClassification": {"num_labels": 5},
+    "GPT2ForQuestionAnswering": {},
 }
 UNUSUAL: list[dict[str, Any]] = [
     {"tie_word_embeddings": False, "n_inner": 5},
@@ -56,6 +59,19 @@ def test_models(tmp_path: Path, kind: str) -> None:
 def test_unusual(tmp_path: Path, more: dict[str, Any]) -> None:
     folder = folder_of(tmp_path, "GPT2LMHeadModel", **more)
     agree(folder, "GPT2LMHeadModel", batch(more.get("vocab_size", 31)))
+
+
+@pytest.mark.parametrize("pad", [None, 0, 4, -1])
+def test_the_last_token_that_is_no_padding(tmp_path: Path, pad: int | None) -> None:
+    """It is found by its id; a text of padding alone has its first one; without such an id the last one of all counts."""
+    folder = folder_of(tmp_path, "GPT2ForSequenceClassification", pad_token_id=pad, num_labels=2)
+    ids = np.array([[5, 6, 4, 7, 0], [4, 4, 8, 0, 0], [0, 0, 0, 0, 0], [4, 4, 4, 4, 4], [1, 2, 3, 4, 5]])
+    agree(folder, "GPT2ForSequenceClassification", {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    model = transformula.load(folder, dtype="float64")
+    words = load_file(folder / "model.safetensors")["transformer.wte.weight"].astype(float)[ids]
+    last = transformula.load(folder, dtype="float64", entry="GPT2Model")(ids)["last_hidden_state"][:, -1]
+    wanted = last @ load_file(folder / "model.safetensors")["score.weight"].T.astype(float)
+    np.testing.assert_allclose(model(inputs_embeds=words)["logits"], wanted, rtol=0, atol=1e-10)
 
 
 def test_segments_are_rows_of_the_tokens_table(tmp_path: Path) -> None:
@@ -152,6 +168,72 @@ def test_causal_loss(tmp_path: Path, tied: bool) -> None:
         logits = torch.as_tensor(found["logits"])[:, :-1].flatten(0, 1)
         exact = torch.nn.functional.cross_entropy(logits, torch.from_numpy(whole["labels"])[:, 1:].flatten())
         close(found["loss"], exact, backend)
+
+
+HEADS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a class": ({"num_labels": 3}, {"labels": [2, 0]}),
+    "a number": ({"num_labels": 1}, {"labels": [0.3, -2.0]}),
+    "numbers": ({"num_labels": 2, "problem_type": "regression"}, {"labels": [[0.3, 1.0], [-2.0, 0.5]]}),
+    "truths": ({"num_labels": 2, "problem_type": "multi_label_classification"}, {"labels": [[0.0, 1.0], [1.0, 1.0]]}),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_losses_of_texts(tmp_path: Path, name: str) -> None:
+    keys, named = HEADS[name]
+    folder = folder_of(tmp_path, "GPT2ForSequenceClassification", pad_token_id=7, **keys)
+    ids = np.array([[1, 2, 3, 4, 5], [6, 8, 9, 7, 7]])
+    whole = {"input_ids": ids, "attention_mask": (ids != 7).astype(int), "labels": np.array(named["labels"])}
+    wanted = theirs(folder, "GPT2ForSequenceClassification", whole).loss
+    for backend in BACKENDS:
+        close(transformula.load(folder, backend=backend, dtype="float64")(**whole)["loss"], wanted, backend)
+
+
+def test_losses_of_tokens_and_answers(tmp_path: Path) -> None:
+    given = {name: value[:2] for name, value in batch(31).items()}
+    folder = folder_of(tmp_path / "tokens", "GPT2ForTokenClassification", num_labels=3)
+    tagged = {**given, "labels": np.where(labels()[:2] < 0, -100, labels()[:2] % 3)}
+    wanted = theirs(folder, "GPT2ForTokenClassification", tagged).loss
+    other = folder_of(tmp_path / "answers", "GPT2ForQuestionAnswering")
+    asked = {**{name: value[:1] for name, value in given.items()}, "start_positions": [1], "end_positions": [9]}
+    answer = theirs(other, "GPT2ForQuestionAnswering", asked).loss
+    for backend in BACKENDS:
+        close(transformula.load(folder, backend=backend, dtype="float64")(**tagged)["loss"], wanted, backend)
+        found = transformula.load(other, backend=backend, dtype="float64")(**asked)["loss"]
+        assert bool(torch.isnan(answer))  # the library's mean over no answer at the end
+        start = theirs(other, "GPT2ForQuestionAnswering", {**asked, "end_positions": [1]}).loss
+        end = transformula.load(other, backend=backend, dtype="float64")(**{**asked, "end_positions": [1]})["loss"]
+        close(end, start, backend)
+        assert float(found) < float(start)
+
+
+@pytest.mark.parametrize("kind", ["GPT2Model", "GPT2LMHeadModel"])
+def test_states_and_attention(tmp_path: Path, kind: str) -> None:
+    """The last state is the one behind the final norm."""
+    folder = folder_of(tmp_path, kind)
+    given = {name: value[:2] for name, value in batch(31).items()}
+    wanted = theirs(folder, kind, given, output_hidden_states=True, output_attentions=True)
+    for backend in BACKENDS:
+        model = transformula.load(folder, backend=backend, dtype="float64")
+        found = model(**given, output_hidden_states=True, output_attentions=True)
+        for name in ("hidden_states", "attentions"):
+            for ours, other in zip(found[name], wanted[name], strict=True):
+                for row, length in enumerate((7, 4)):
+                    place = (row, ..., slice(length), slice(length if name == "attentions" else None))
+                    np.testing.assert_allclose(np.asarray(ours)[place], other.numpy()[place], rtol=0, atol=1e-10)
+        if kind == "GPT2Model":
+            np.testing.assert_allclose(np.asarray(found["hidden_states"][-1]), np.asarray(found["last_hidden_state"]))
+
+
+def test_given_embeddings(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "GPT2LMHeadModel")
+    words = np.random.default_rng(3).standard_normal((2, 7, 12))
+    given = {"inputs_embeds": words, "attention_mask": MASK[:2], "token_type_ids": batch(31)["input_ids"][:2]}
+    wanted = theirs(folder, "GPT2LMHeadModel", given).logits
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**given)["logits"]
+        for row, length in enumerate((7, 4)):
+            close(found[row, :length], wanted[row, :length], backend)
 
 
 def test_loss_of_nothing(tmp_path: Path) -> None:
