@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostics, TransformulaError, did_you_mean, error
 from .modules import Entry, Module
-from .names import declared_names, mentioned
+from .names import declared_names, is_none, mentioned
 from .values import Tensor, Value
 
 if TYPE_CHECKING:
@@ -218,7 +218,14 @@ def _shown(written: s.Definition, base: s.Definition) -> tuple[s.Output, ...]:
     own = {one.name for one in (*written.outputs, *written.body.shows)}
     called = _called(written.of)
     shown = [one for one in base.body.shows if one.name not in own]
-    return tuple(replace(one, value=s.Member(called.span, called, one.name or "")) for one in shown)
+    return tuple(replace(one, value=_reading(one.value, s.Member(called.span, called, one.name or ""))) for one in shown)
+
+
+def _reading(value: s.Expr, member: s.Member) -> s.Expr:
+    """The member of the call for what it shows, under the same conditions of config."""
+    if isinstance(value, s.Cases):
+        return replace(value, cases=tuple((_reading(one, member), condition) for one, condition in value.cases))
+    return value if is_none(value) else member
 
 
 def _called(of: s.Name) -> s.Name:
