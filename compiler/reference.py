@@ -67,8 +67,10 @@ def length_names(graph: Graph) -> list[str]:
 
 
 def mask_names(graph: Graph) -> dict[str, str]:
-    """Length → its mask at the border, for the first length and two others: of encoder_hidden_states (and the like) it is
-    encoder_attention_mask, of any other input decoder_attention_mask."""
+    """Length → its mask at the border: attention_mask for the first length.
+
+    Of encoder_hidden_states and its like it is encoder_attention_mask, of any other input decoder_attention_mask.
+    """
     found: dict[str, str] = {}
     for length in length_names(graph):
         first = next(one.name for one in graph.inputs if any(_is_length(axis, length) for axis in one.axes))

@@ -10,7 +10,7 @@ import transformers
 from safetensors.numpy import load_file, save_file
 
 import transformula
-from tests.specs.peers import MASK, Array, agree, batch, names_match, saved
+from tests.specs.peers import MASK, Array, agree, batch, names_match, saved, with_memory
 from tests.specs.test_losses import BACKENDS, close, theirs
 from transformula import TransformulaError
 
@@ -61,9 +61,24 @@ def test_unusual(tmp_path: Path, more: dict[str, Any]) -> None:
     agree(folder, "GPT2LMHeadModel", batch(more.get("vocab_size", 31)))
 
 
-@pytest.mark.parametrize("pad", [None, 0, 4, -1])
+CROSSED: list[dict[str, Any]] = [
+    {},
+    {"scale_attn_by_inverse_layer_idx": True, "scale_attn_weights": False, "n_inner": 9},
+    {"n_layer": 1, "n_head": 1, "tie_word_embeddings": False, "activation_function": "relu"},
+]
+
+
+@pytest.mark.parametrize("more", CROSSED, ids=str)
+def test_crossed(tmp_path: Path, more: dict[str, Any]) -> None:
+    """With the states of another text, which has a length and a mask of its own."""
+    folder = folder_of(tmp_path, "GPT2LMHeadModel", add_cross_attention=True, **more)
+    names_match(folder)
+    agree(folder, "GPT2LMHeadModel", with_memory(batch(31)))
+
+
+@pytest.mark.parametrize("pad", [None, 0, -1])
 def test_the_last_token_that_is_no_padding(tmp_path: Path, pad: int | None) -> None:
-    """It is found by its id; a text of padding alone has its first one; without such an id the last one of all counts."""
+    """It is found by its id; in a text of padding alone it is the first one, without such an id the last one of all."""
     folder = folder_of(tmp_path, "GPT2ForSequenceClassification", pad_token_id=pad, num_labels=2)
     ids = np.array([[5, 6, 4, 7, 0], [4, 4, 8, 0, 0], [0, 0, 0, 0, 0], [4, 4, 4, 4, 4], [1, 2, 3, 4, 5]])
     agree(folder, "GPT2ForSequenceClassification", {"input_ids": ids, "attention_mask": np.ones_like(ids)})
@@ -189,37 +204,41 @@ def test_losses_of_texts(tmp_path: Path, name: str) -> None:
         close(transformula.load(folder, backend=backend, dtype="float64")(**whole)["loss"], wanted, backend)
 
 
-def test_losses_of_tokens_and_answers(tmp_path: Path) -> None:
-    given = {name: value[:2] for name, value in batch(31).items()}
-    folder = folder_of(tmp_path / "tokens", "GPT2ForTokenClassification", num_labels=3)
-    tagged = {**given, "labels": np.where(labels()[:2] < 0, -100, labels()[:2] % 3)}
-    wanted = theirs(folder, "GPT2ForTokenClassification", tagged).loss
-    other = folder_of(tmp_path / "answers", "GPT2ForQuestionAnswering")
-    asked = {**{name: value[:1] for name, value in given.items()}, "start_positions": [1], "end_positions": [9]}
-    answer = theirs(other, "GPT2ForQuestionAnswering", asked).loss
+def test_loss_of_tokens(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "GPT2ForTokenClassification", num_labels=3)
+    named = np.where(labels()[:2] < 0, -100, labels()[:2] % 3)
+    given = {**{name: value[:2] for name, value in batch(31).items()}, "labels": named}
+    wanted = theirs(folder, "GPT2ForTokenClassification", given).loss
     for backend in BACKENDS:
-        close(transformula.load(folder, backend=backend, dtype="float64")(**tagged)["loss"], wanted, backend)
-        found = transformula.load(other, backend=backend, dtype="float64")(**asked)["loss"]
-        assert bool(torch.isnan(answer))  # the library's mean over no answer at the end
-        start = theirs(other, "GPT2ForQuestionAnswering", {**asked, "end_positions": [1]}).loss
-        end = transformula.load(other, backend=backend, dtype="float64")(**{**asked, "end_positions": [1]})["loss"]
-        close(end, start, backend)
-        assert float(found) < float(start)
+        close(transformula.load(folder, backend=backend, dtype="float64")(**given)["loss"], wanted, backend)
+
+
+def test_loss_of_answers(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "GPT2ForQuestionAnswering")
+    places = {"start_positions": np.array([1]), "end_positions": np.array([5])}
+    given = {"input_ids": batch(31)["input_ids"][:1], **places}
+    wanted = theirs(folder, "GPT2ForQuestionAnswering", given).loss
+    for backend in BACKENDS:
+        close(transformula.load(folder, backend=backend, dtype="float64")(**given)["loss"], wanted, backend)
 
 
 @pytest.mark.parametrize("kind", ["GPT2Model", "GPT2LMHeadModel"])
 def test_states_and_attention(tmp_path: Path, kind: str) -> None:
     """The last state is the one behind the final norm."""
-    folder = folder_of(tmp_path, kind)
-    given = {name: value[:2] for name, value in batch(31).items()}
+    crossed = kind == "GPT2LMHeadModel"
+    folder = folder_of(tmp_path, kind, add_cross_attention=crossed)
+    given = {name: value[:2] for name, value in (with_memory(batch(31)) if crossed else batch(31)).items()}
     wanted = theirs(folder, kind, given, output_hidden_states=True, output_attentions=True)
+    names = ("hidden_states", "attentions", *(["cross_attentions"] if crossed else []))
     for backend in BACKENDS:
         model = transformula.load(folder, backend=backend, dtype="float64")
-        found = model(**given, output_hidden_states=True, output_attentions=True)
-        for name in ("hidden_states", "attentions"):
+        assert model.shows == names
+        found = model(**given, outputs=[*names, "last_hidden_state"] if kind == "GPT2Model" else names)
+        for name in names:
             for ours, other in zip(found[name], wanted[name], strict=True):
-                for row, length in enumerate((7, 4)):
-                    place = (row, ..., slice(length), slice(length if name == "attentions" else None))
+                for row, (length, source) in enumerate(((7, 5), (4, 2))):
+                    seen = {"attentions": length, "cross_attentions": source}.get(name)
+                    place = (row, ..., slice(length), slice(seen))
                     np.testing.assert_allclose(np.asarray(ours)[place], other.numpy()[place], rtol=0, atol=1e-10)
         if kind == "GPT2Model":
             np.testing.assert_allclose(np.asarray(found["hidden_states"][-1]), np.asarray(found["last_hidden_state"]))
