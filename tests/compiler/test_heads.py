@@ -271,6 +271,13 @@ def test_an_input_that_only_some_configs_read() -> None:
         reference.run(graph, weights, {"inputs": X[:1]})
 
 
+def test_an_input_that_a_call_leaves_out() -> None:
+    text = SOME + "model Twice(x[seq, d] as inputs) → y[seq, d] = net(net(x).y).y\n"
+    compile_graph(text, entry="Twice", until="formula")
+    with pytest.raises(TransformulaError, match=r"`memory` is none(.|\n)*give it in the call"):
+        compile_graph(text.replace("look(u, memory)", "look(u, memory[src, d])"), {"more": True}, "Twice")
+
+
 def test_a_result_on_demand_that_only_some_configs_have() -> None:
     for entry in ("Net", "Sum"):
         with pytest.raises(TransformulaError, match=r"no result on demand `looks`(.|\n)*It shows steps"):
