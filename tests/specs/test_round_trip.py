@@ -14,7 +14,8 @@ from tests.specs.peers import agree, batch, saved
 SIZES = {
     "MPNet": {key: value for key, value in TINY.items() if key != "type_vocab_size"},
     "DistilBert": {"vocab_size": 31, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 20},
-    **dict.fromkeys(("GPT2", "OpenAIGPT"), {"vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3}),
+    "GPT2": {"vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3},
+    "OpenAIGPT": {"vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3},
 }
 FAMILIES = ("Bert", "Roberta", "Electra", "Albert", "Deberta", "DebertaV2", "MPNet", "DistilBert")
 CASES = [
