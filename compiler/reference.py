@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 Weights = Callable[[str, tuple[Axis, ...]], Array]
 
 MASK = "attention_mask"
-"""The mask of the first length at the border; another one's begins as its input does: encoder_, decoder_."""
+"""The mask of a text at the border; another text's is called encoder_… or decoder_…"""
 
 
 def run(
@@ -67,16 +67,18 @@ def length_names(graph: Graph) -> list[str]:
 
 
 def mask_names(graph: Graph) -> dict[str, str]:
-    """Length → its mask at the border: attention_mask for the first length.
+    """Length → its mask at the border.
 
-    Of encoder_hidden_states and its like it is encoder_attention_mask, of any other input decoder_attention_mask.
+    Of encoder_hidden_states and its like it is encoder_attention_mask, of the first other length attention_mask, of the
+    next one decoder_attention_mask.
     """
     found: dict[str, str] = {}
     for length in length_names(graph):
         first = next(one.name for one in graph.inputs if any(_is_length(axis, length) for axis in one.axes))
-        mask = f"{'encoder' if first.startswith('encoder_') else 'decoder'}_{MASK}" if found else MASK
-        if mask not in found.values():
-            found[length] = mask
+        names = (f"encoder_{MASK}",) if first.startswith("encoder_") else (MASK, f"decoder_{MASK}")
+        free = [one for one in names if one not in found.values()]
+        if free:
+            found[length] = free[0]
     return found
 
 
