@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..compiler import kernels
 from ..compiler.ir import Axis, Graph, Input, Node, const, walk_all
 from ..compiler.passes.running import added
-from ..compiler.reference import MASKS, length_names
+from ..compiler.reference import mask_names
 from .numpy.border import SPANNED, InputRow, LimitRow, MaskRow
 
 
@@ -32,12 +32,9 @@ def _dimensions(graph: Graph, one: Input) -> tuple[str, ...]:
 def mask_rows(graph: Graph) -> tuple[MaskRow, ...]:
     """(mask, the input whose length it masks)."""
     found = []
-    names = length_names(graph)
-    for mask, place in MASKS.items():
-        if place < len(names):
-            length = names[place]
-            masked = [one for one in graph.inputs if any(str(axis.size) == length for axis in one.axes)]
-            found.append((mask, next((one for one in masked if one.required), masked[0]).name))
+    for length, mask in mask_names(graph).items():
+        masked = [one for one in graph.inputs if any(str(axis.size) == length for axis in one.axes)]
+        found.append((mask, next((one for one in masked if one.required), masked[0]).name))
     return tuple(found)
 
 

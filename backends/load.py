@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler import lower, pipeline, reference
+from ..compiler import lower, pipeline, reference, showing
 from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
 from ..compiler.driver import Compiled, compile_decoding, compile_losses, lowered
@@ -81,8 +81,8 @@ class LoadedModel(Generates):
     @property
     def shows(self) -> tuple[str, ...]:
         """The results on demand: hidden_states, attentions, …"""
-        shown = self.program.compiled.module.entries[self.entry].definition.body.shows
-        return tuple(one.name or "" for one in shown)
+        made = self.program.compiled
+        return tuple(showing.present(made.module.entries[self.entry].definition, made.config))
 
     def __call__(
         self,

@@ -16,7 +16,7 @@ from ..compiler.driver import Compiled, compile_losses, lowered
 from ..compiler.heads import losses
 from ..compiler.ir import Graph, Length, Weight
 from ..compiler.numeric import UNIT
-from ..compiler.reference import MASKS, Places, length_names
+from ..compiler.reference import Places, mask_names
 from ..compiler.validation import cases
 from ..compiler.validation.cases import OWN, Case, case
 from ..compiler.validation.proof import EVERY, Measure, fitting
@@ -182,7 +182,7 @@ def _called(graph: Graph, one: Case) -> dict[str, Array]:
 def _padded(graph: Graph, name: str, value: Array, given: Mapping[str, Array]) -> Array:
     """The input with NaN, or a wrong id, before the first and behind the last entry that the mask shows."""
     axes = next((row.axes for row in graph.inputs if row.name == name), ())
-    masks = {length: given.get(mask) for mask, length in zip(MASKS, length_names(graph), strict=False)}
+    masks = {length: given.get(mask) for length, mask in mask_names(graph).items()}
     for place, axis in enumerate(axes):
         mask = masks.get(axis.size.name) if isinstance(axis.size, Length) else None
         if mask is None or value.dtype.kind == "b":

@@ -12,6 +12,7 @@ from . import calls, choices, expressions, ir, joining, loops, reshape, wording
 from .ir import Axis
 from .values import (
     Builtin,
+    Choice,
     Counter,
     Formula,
     Instance,
@@ -53,7 +54,9 @@ def select(scope: Scope, expr: s.Select) -> Value:
             "A117",
             f"`{wording.text(expr.base)}` is {describe(base)} and has no axes",
             expr.items[0].span,
-            help="Leave the brackets away: it is the same everywhere.",
+            help="This config needs it: give it in the call."
+            if base == Choice(None)
+            else "Leave the brackets away: it is the same everywhere.",
         )
     return reshape.on_tensor(scope, base, expr)
 

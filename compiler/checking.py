@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Note, Span, TransformulaError, error
-from . import calls, heads, ir
+from . import calls, heads, ir, showing
 from .checkpoint import checkpoint_rows
 from .config import Config
 from .ir import Axis, Length
@@ -109,8 +109,7 @@ def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:
             if written is not None and written.of is not None and written.kind == "objective":  # its model is checked
                 under = session.module.entries[written.of.name].definition
                 entry = replace(entry, definition=heads.of_results(written, under))
-            shown = (written or entry.definition).body.shows  # what it takes over is checked where it is written
-            shows = [one.name or "" for one in shown]
+            shows = list(showing.present(written or entry.definition, config))  # what it takes over is checked there
             checkpoint_rows(session.module, entry.name, lower_entry(entry, config, own, shows), config)
         else:
             _alone(entry, config, own)

@@ -15,6 +15,7 @@ from ..grammar.diagnostics import Diagnostic, InternalError, Note, TransformulaE
 from .ecosystem import settled
 from .ir import Axis
 from .modules import Module
+from .names import is_none
 from .values import Choice, Formula, Static, Value, as_static
 
 MAX_SIZE = 2**40
@@ -209,7 +210,7 @@ class Config:
             found, value = _reach(self.given, key)
             if found:
                 self.read.add(key[0])
-                if value is not None or _is_none(option.value):
+                if value is not None or is_none(option.value):
                     return self._convert(option, value, ".".join(key))
         if option.index is not None:
             return expressions.option_vector(config_scope(self), option)
@@ -308,10 +309,6 @@ def _reach(given: Mapping[str, Any], key: tuple[str, ...]) -> tuple[bool, Any]:
             return False, None
         value = value[part]
     return True, value
-
-
-def _is_none(value: s.Expr) -> bool:
-    return isinstance(value, s.Name) and value.name == "none"
 
 
 def _exact(value: float) -> Static:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..grammar.diagnostics import Diagnostic, Diagnostics, Source, TransformulaError, did_you_mean, error
-from . import checking, heads, lower, pipeline, wanted
+from . import checking, heads, lower, pipeline, showing, wanted
 from .config import Config
 from .decoding import Decoding, decoding_of
 from .ir import Graph
@@ -90,7 +90,7 @@ def compile_graph(
     module = spec if isinstance(spec, Module) else load_module(spec)
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
-    graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, shows)), results, rows)
+    graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, made, shows)), results, rows)
     stages, ledger = pipeline.run(graph, without, only, until)
     losses = () if rows else compile_losses(module, made, graph, without, only, until)  # they are of all tokens
     decoding = None if rows else compile_decoding(graph, ledger, without, only, until)
@@ -131,9 +131,9 @@ def compile_losses(
     return tuple(made)
 
 
-def known_shows(entry: Entry, wanted: Sequence[str]) -> tuple[str, ...]:
-    """The names of results on demand; an unknown one is an error."""
-    known = [one.name or "" for one in entry.definition.body.shows]
+def known_shows(entry: Entry, config: Config, wanted: Sequence[str]) -> tuple[str, ...]:
+    """The names of results on demand; one that is unknown, or none in this config, is an error."""
+    known = list(showing.present(entry.definition, config))
     for name in wanted:
         if name not in known:
             advice = did_you_mean(name, known) or (f"It shows {', '.join(known)}." if known else "It shows none.")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostics, TransformulaError, did_you_mean, error
 from .modules import Entry, Module
-from .names import declared_names, mentioned
+from .names import declared_names, is_none, mentioned
 from .values import Tensor, Value
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ CALL = "(…)"
 def complete(module: Module, diagnostics: Diagnostics) -> None:
     """Completes every model and objective of the module that stands on another one; mistakes are added.
 
-    What a base has on a model that this file removes goes with it.
+    What a base has on a model that this file, or one between them, removes goes with it.
     """
     for name in _orphans(module):
         del module.entries[name]
@@ -48,7 +48,11 @@ def complete(module: Module, diagnostics: Diagnostics) -> None:
 
 
 def _orphans(module: Module) -> list[str]:
-    gone = {name for name in module.removed if name not in module.entries and name not in module.uses}
+    gone: set[str] = set()
+    here: Module | None = module
+    while here is not None:
+        gone |= {name for name in here.removed if name not in module.entries and name not in module.uses}
+        here = here.base
     found = []
     for name, entry in module.entries.items():  # what is stood on comes first
         of = entry.definition.of
@@ -218,7 +222,15 @@ def _shown(written: s.Definition, base: s.Definition) -> tuple[s.Output, ...]:
     own = {one.name for one in (*written.outputs, *written.body.shows)}
     called = _called(written.of)
     shown = [one for one in base.body.shows if one.name not in own]
-    return tuple(replace(one, value=s.Member(called.span, called, one.name or "")) for one in shown)
+    members = [s.Member(called.span, called, one.name or "") for one in shown]
+    return tuple(replace(one, value=_reading(one.value, made)) for one, made in zip(shown, members, strict=True))
+
+
+def _reading(value: s.Expr, member: s.Member) -> s.Expr:
+    """The member of the call for what it shows, under the same conditions of config."""
+    if isinstance(value, s.Cases):
+        return replace(value, cases=tuple((_reading(one, member), condition) for one, condition in value.cases))
+    return value if is_none(value) else member
 
 
 def _called(of: s.Name) -> s.Name:

@@ -15,6 +15,7 @@ from . import calls, expressions, ir, showing, wording
 from .config import Config
 from .ir import Axis, Graph, Length, Node
 from .modules import Entry, Module
+from .names import is_none
 from .scope import Scope, Session
 from .ties import tied
 from .values import Poisoned, Tensor
@@ -75,7 +76,7 @@ def lower_entry(
     session.diagnostics.check()
     outputs = tuple(made)
     kinds = _kinds(outputs)
-    told = tuple(replace(one, kind=kinds.get(one.name, one.kind)) for one in inputs)
+    told = tuple(replace(one, kind=kinds.get(one.name, one.kind)) for one in _read(inputs, definition, outputs))
     told = tuple(replace(one, instead=_instead(one, outputs)) if one.required else one for one in told)
     used = {one["name"] for one in ir.walk_all([o.node for o in outputs]) if one.op == "weight"}
     weights = tuple(w for name, w in session.weights.items() if name in used)
@@ -101,11 +102,19 @@ def _inputs(scope: Scope, definition: s.Definition, objective: bool) -> list[ir.
             axes.append(axis)
         name_ = param.alias or param.name
         default: Node | None = None
-        if param.default is not None:
+        if param.default is not None and not is_none(param.default):
             default = expressions.tensor(scope, expressions.lower(scope, param.default), param.default).node
         scope.values[param.name] = Tensor(ir.input_(name_, axes, "unknown", default))
         found.append(ir.Input(name_, param.name, tuple(axes), "real", default is None))
     return found
+
+
+def _read(inputs: list[ir.Input], definition: s.Definition, outputs: Iterable[ir.Output]) -> list[ir.Input]:
+    """The inputs without those that are `none` unless config reads them, where it does not."""
+    nodes = ir.walk_all([out.node for out in outputs])
+    read = {str(node["name"]) for node in nodes if node.op == "input"}
+    needless = {param.name for param in definition.params or () if is_none(param.default)}
+    return [one for one in inputs if one.name in read or one.spec_name not in needless]
 
 
 def _instead(one: ir.Input, outputs: Iterable[ir.Output]) -> str:

@@ -69,6 +69,11 @@ def used_names(roots: Iterable[Any]) -> set[str]:
     return {one.name for root in roots for one in names_in(root)}
 
 
+def is_none(one: s.Expr | None) -> bool:
+    """Whether the text is `none`."""
+    return isinstance(one, s.Name) and one.name == "none"
+
+
 def place_of(equation: s.Assign | s.Expr, name: str) -> Span:
     """Where an equation reads a name."""
     value = equation.value if isinstance(equation, s.Assign) else equation

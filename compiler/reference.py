@@ -21,8 +21,8 @@ from .ir import Axis, Graph, Input, Length
 Array = npt.NDArray[Any]
 Weights = Callable[[str, tuple[Axis, ...]], Array]
 
-MASKS = {"attention_mask": 0, "decoder_attention_mask": 1}
-"""The masks of the border, by the place of their length among the lengths of the model's inputs."""
+MASK = "attention_mask"
+"""The mask of a text at the border; another text's is called encoder_… or decoder_…"""
 
 
 def run(
@@ -66,10 +66,29 @@ def length_names(graph: Graph) -> list[str]:
     return list(found)
 
 
+def mask_names(graph: Graph) -> dict[str, str]:
+    """Length → its mask at the border.
+
+    Of encoder_hidden_states and its like it is encoder_attention_mask, of the first other length attention_mask, of the
+    next one decoder_attention_mask.
+    """
+    found: dict[str, str] = {}
+    for length in length_names(graph):
+        first = next(one.name for one in graph.inputs if any(_is_length(axis, length) for axis in one.axes))
+        names = (f"encoder_{MASK}",) if first.startswith("encoder_") else (MASK, f"decoder_{MASK}")
+        free = [one for one in names if one not in found.values()]
+        if free:
+            found[length] = free[0]
+    return found
+
+
+def _is_length(axis: Axis, name: str) -> bool:
+    return isinstance(axis.size, Length) and axis.size.name == name and axis.owner is not None
+
+
 def allowed_inputs(graph: Graph) -> list[str]:
     """The names that the border takes: the graph's inputs, masks of its lengths, position ids if it asks for them."""
-    lengths = length_names(graph)
-    masks = [mask for mask, place in MASKS.items() if place < len(lengths)]
+    masks = mask_names(graph).values()
     positions = any(one.op == "position" for one in graph.nodes())
     names = [one.name for one in graph.inputs]
     return [*names, *masks, *(["position_ids"] if positions and "position_ids" not in names else [])]
@@ -151,10 +170,10 @@ class Places:
 
 
 def _places(graph: Graph, given: Mapping[str, Array]) -> dict[str, Places]:
-    found = {}
-    for number, name in enumerate(length_names(graph)):
+    found, masks = {}, mask_names(graph)
+    for name in length_names(graph):
         shape = _length_shape(graph, given, name)
-        mask_name = next((m for m, place in MASKS.items() if place == number), "")
+        mask_name = masks.get(name, "")
         mask = given.get(mask_name)
         if mask is not None and mask.shape != shape:
             raise error(

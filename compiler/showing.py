@@ -4,6 +4,8 @@
           attentions[head, seq, key] = y.a.heads.A      a value of the loop's body, at each of its steps
           hidden_states[seq, d]      = [x[0]; y]        both kinds, one after the other
 
+One that config leaves out is `none` there: `… = y.c.heads.A if crossed else none`.
+
 A value of the body becomes one more state of the loop (which starts from zeros that nobody reads), so nothing but loops
 and their histories is needed. Nobody pays for what is not asked for: it is no part of the graph then.
 """
@@ -17,18 +19,46 @@ from typing import TYPE_CHECKING
 from ..grammar import syntax as s
 from . import expressions, ir, loops
 from .ir import Axis
-from .names import used_names
+from .names import is_none, used_names
 from .values import Tensor, Value
 
 if TYPE_CHECKING:
+    from .config import Config
     from .scope import Scope
+
+
+def present(definition: s.Definition, config: Config) -> dict[str, s.Output]:
+    """The results on demand that there are in this config, by name; conditions of config are decided."""
+    found = {}
+    for output in definition.body.shows:
+        value = _chosen(output.value, config)
+        if output.name is not None and not is_none(value):
+            found[output.name] = replace(output, value=value)
+    return found
+
+
+def _chosen(written: s.Expr, config: Config) -> s.Expr:
+    """What config chooses of a if c else b."""
+    from .scope import config_scope
+
+    if not isinstance(written, s.Cases):
+        return written
+    for value, condition in written.cases:
+        if condition is None or expressions.lower(config_scope(config), condition) is True:
+            return _chosen(value, config)
+    return written
 
 
 def register_all(scope: Scope, definition: s.Definition) -> None:
     """Tells the loops of a call which values of their steps are asked for; before any of them runs."""
-    for output in definition.body.shows:
-        if output.name in scope.session.shows:
-            register(scope, output)
+    for output in _asked(scope, definition):
+        register(scope, output)
+
+
+def _asked(scope: Scope, definition: s.Definition) -> list[s.Output]:
+    if not scope.session.shows:
+        return []
+    return [one for name, one in present(definition, scope.config).items() if name in scope.session.shows]
 
 
 def register(scope: Scope, output: s.Output) -> None:
@@ -45,12 +75,12 @@ def register(scope: Scope, output: s.Output) -> None:
 def shown(scope: Scope, definition: s.Definition) -> dict[str, Value]:
     """The results on demand that are asked for, their declared axes checked."""
     made: dict[str, Value] = {}
-    for output in definition.body.shows:
-        if output.name is not None and output.name in scope.session.shows:
-            found = value(scope, output)
-            assert output.axes is not None
-            expressions.stated(scope, found, output.axes, output.value, output.span)
-            made[output.name] = found
+    for output in _asked(scope, definition):
+        found = value(scope, output)
+        assert output.axes is not None
+        assert output.name is not None
+        expressions.stated(scope, found, output.axes, output.value, output.span)
+        made[output.name] = found
     return made
 
 

@@ -209,7 +209,7 @@ def row_of_example(x: Tensor, lengths: Tensor, number: int | Tensor) -> Tensor:
     starts, place = lengths.cumsum(0) - lengths, torch.as_tensor(number, device=x.device)
     many = (...,) + (None,) * (place.dim() - 1)
     there = (place >= 0) & (place < lengths[many])
-    found = x[starts[many] + torch.where(there, place, 0)]
+    found = x[starts[many] + torch.where(there, place, 0).long()]
     if found.is_floating_point():
         found = found.masked_fill(~there.reshape(there.shape + (1,) * (found.dim() - there.dim())), float("nan"))
     return found

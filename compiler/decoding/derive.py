@@ -223,7 +223,7 @@ class _Deriving:
         slots = one["slots"]
         first = [self.done[arg, NEW] for arg in one.args[:slots]]
         steps = self.done[one.args[slots], NEW]
-        body = [ir.widen_to(self.done[part, NEW], ir.union(first)) for part in one["body"]]
+        body = [ir.widen_to(self.done[part, NEW], own.axes) for part, own in zip(one["body"], first, strict=True)]
         return ir.loop(one["loop"], one["axis"], one["start"], steps, first, body, one["name"])
 
     def _append(self, one: Node) -> Node:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ir import Axis, Graph, Input, Length, Node
-from ..reference import MASKS, allowed_inputs, length_names
+from ..reference import allowed_inputs, length_names, mask_names
 
 Array = npt.NDArray[Any]
 
@@ -118,9 +118,9 @@ class _Maker:
         if "position_ids" in known and "position_ids" not in names and self.kind.given:
             shape = (self.examples, self.width(self.lengths[0]))
             yield "position_ids", self.rng("position_ids").integers(0, self.bounds.get("position", shape[1]), shape)
-        for number, (mask, place) in enumerate(MASKS.items()):
-            if mask in known and self.kind.masked:
-                yield mask, np.roll(self.masks(self.width(self.lengths[place])), number, axis=0)
+        for number, (length, mask) in enumerate(mask_names(self.graph).items()):
+            if self.kind.masked:
+                yield mask, np.roll(self.masks(self.width(length)), number, axis=0)
 
     def masks(self, width: int) -> Array:
         """The masks; without the empty text where all texts make one number, which it would undo."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..evaluate import Array, Evaluator, align
 from ..ir import Axis, Graph, Length, Output
-from ..reference import MASKS, Places, arranged, check_inputs, length_names
+from ..reference import Places, arranged, check_inputs, mask_names
 from .cases import Case
 from .rounding import Noisy, allowed
 
@@ -85,8 +85,7 @@ class Trial:
 
     def others(self, name: str, length: Length) -> dict[str, Array]:
         """The inputs and masks of all lengths but one, which the input `name` counts."""
-        names = dict(zip(length_names(self.graph), MASKS, strict=False))
-        mine = names.get(length.name, "")
+        mine = mask_names(self.graph).get(length.name, "")
         return {key: value for key, value in self.case.inputs.items() if key not in (name, mine)}
 
     def shown(self, axes: tuple[Axis, ...], value: Array) -> Array:

@@ -166,6 +166,17 @@ def test_choice_tables() -> None:
     close(value(text, x=x, settings={"act": "tanh"}), np.tanh(x))
 
 
+def test_choice_tables_are_imported() -> None:
+    """Their rows mean what they mean in their own file; a spec that extends this one has them, too."""
+    text = "from functions import activation\nconfig\n    act : activation = \"relu\" as act\n"
+    text += "model M(x[seq]) → [seq] = act(x)\n"
+    x = rng(2).normal(size=(1, 5))
+    close(value(text, x=x), np.maximum(x, 0))
+    close(value(text, x=x, config={"act": "swish"}), x / (1 + np.exp(-x)))
+    assert codes(text, None, {"act": "swoosh"}) == {"C602"}
+    assert codes(text.replace("activation", "activations")) == {"N206"}
+
+
 def test_choices_are_compared() -> None:
     text = (
         'config\n    act : kind = "a" as act\nchoice kind\n    "a" = 1\n    "b" = 2\n'

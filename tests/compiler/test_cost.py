@@ -16,7 +16,7 @@ from transformula.compiler.evaluate import Evaluator
 from transformula.compiler.ir import Axis, Graph, Length, Node
 from transformula.compiler.sizes import Sizes, spread
 
-COUNTS = {"seq": (9, 5, 6, 5, 0, 1), "tgt": (4, 4, 1, 3, 0, 0)}
+COUNTS = {"seq": (9, 5, 6, 5, 0, 1), "tgt": (4, 4, 1, 3, 0, 0), "src": (4, 0, 4, 1, 0, 1)}
 D, HEAD, DK, FFN, LAYERS, VOCAB = 12, 3, 4, 10, 2, 20
 
 

@@ -210,10 +210,80 @@ def test_a_changed_model_has_other_inputs_in_all_heads() -> None:
 
 
 def test_what_stands_on_a_removed_model_goes() -> None:
-    text = "spec mine extends bert\nremove BertForMaskedLM, lm_head, BertForPreTraining, MaskedHead\n"
+    text = "spec mine extends bert\nremove BertForMaskedLM, BertLMHeadModel, lm_head, BertForPreTraining, MaskedHead\n"
     check(text)
     with pytest.raises(TransformulaError, match="no model or objective `mlm`"):
         compile_graph(text, entry="mlm")
+
+
+def test_so_it_does_where_a_spec_between_removes_it() -> None:
+    """deberta takes over deberta_v2, which removes the language model of bert."""
+    check("spec mine extends deberta\n")
+    with pytest.raises(TransformulaError, match="no model or objective `causal_lm`"):
+        compile_graph("deberta", entry="causal_lm")
+
+
+SOME = """spec some
+config
+    d      = 3
+    layers = 2
+    more   = false as more
+
+block Layer(x[d]) → [d] = tanh(x @ W)
+    weights W : [d → d]
+
+block Look(x[seq, d], m[src, d]) → [seq, d] = see @[src] m
+    where see = x @[d] m
+
+model Net(x[seq, d] as inputs, memory[src, d] as encoder_states = none) → y[seq, d] = h[layers]
+    where
+        h[0] = x
+        for l in layers:
+            u = layer[l](h[l])
+            v = look(u, memory) if more else 0
+            h[l + 1] = u + v if more else u
+    uses layer[layers] : Layer
+         look : Look
+    shows steps[seq, d] = u
+          looks[seq, src] = v.see if more else none
+
+uses net : Net
+model Sum of net → total[d] = sum[seq](y)
+"""
+
+
+def test_an_input_that_only_some_configs_read() -> None:
+    """It is needed where it is read, and unknown elsewhere; its length has a mask of its own."""
+    check(SOME)
+    weights = {"layer[layers].W": np.ones((2, 3, 3)) / 3}
+    for entry in ("Net", "Sum"):
+        plain, more = (compile_graph(SOME, {"more": one}, entry, until="formula").formula for one in (False, True))
+        assert [one.name for one in plain.inputs] == ["inputs"]
+        assert [(one.name, one.required) for one in more.inputs] == [("inputs", True), ("encoder_states", True)]
+        assert reference.allowed_inputs(more)[2:] == ["attention_mask", "encoder_attention_mask"]
+    graph = compile_graph(SOME, {"more": True}, until="formula").formula
+    memory = np.arange(12.0).reshape(1, 4, 3)
+    given = {"inputs": X[:1], "encoder_states": memory, "encoder_attention_mask": [[1, 1, 0, 0]]}
+    found = reference.run(graph, weights, given)["y"]
+    short = {"inputs": X[:1], "encoder_states": memory[:, :2]}
+    np.testing.assert_allclose(found, reference.run(graph, weights, short)["y"], atol=1e-12)
+    with pytest.raises(TransformulaError, match="needs the input `encoder_states`"):
+        reference.run(graph, weights, {"inputs": X[:1]})
+
+
+def test_an_input_that_a_call_leaves_out() -> None:
+    text = SOME + "model Twice(x[seq, d] as inputs) → y[seq, d] = net(net(x).y).y\n"
+    compile_graph(text, entry="Twice", until="formula")
+    with pytest.raises(TransformulaError, match=r"`memory` is none(.|\n)*give it in the call"):
+        compile_graph(text.replace("look(u, memory)", "look(u, memory[src, d])"), {"more": True}, "Twice")
+
+
+def test_a_result_on_demand_that_only_some_configs_have() -> None:
+    for entry in ("Net", "Sum"):
+        with pytest.raises(TransformulaError, match=r"no result on demand `looks`(.|\n)*It shows steps"):
+            compile_graph(SOME, entry=entry, shows=["looks"])
+        graph = compile_graph(SOME, {"more": True}, entry, shows=["looks", "steps"], until="formula").formula
+        assert [out.name for out in graph.outputs][1:] == ["steps", "looks"]
 
 
 WRONG = {

@@ -370,6 +370,11 @@ model M(tokens[seq] as input_ids, targets[tgt] as decoder_input_ids) → h[tgt, 
         "attention[key if causal](Q, K, V, (index(key) - index(seq)) / 7)",
         "causal",
     ),
+    "last_of_a_kind": encoder(
+        "logits[vocab] = x[layers][seq = max(max[seq if tokens ≠ 3](index(seq)), 0)] @[d] E",
+        "attention[key if causal](Q, K, V)",
+        "causal",
+    ),
     "ends": encoder("h[pair] = [x[layers][seq = 0]; x[layers][seq = seq - 1]][d → pair]"),
     "spots": encoder(
         "logits[spot, vocab] = gelu(x[layers] @ U)[seq = min(at, seq - 1)] @[d] E",
@@ -415,6 +420,7 @@ def modules() -> str:
 
 
 BERT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "ffn": 10, "place": 16, "segment": 3}
+GPT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "place": 16}
 SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("bert", "Bert", BERT),
     "mlm": ("bert", "BertForMaskedLM", BERT),
@@ -423,6 +429,11 @@ SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "albert": ("albert", "BertForSequenceClassification", {**BERT, "emb": 6, "layers": 4, "groups": 2, "inner": 2}),
     "attention_pool": ("sbert", "AttentionPooledBert", BERT),
     "similarities": ("sbert", "Similarities", BERT),
+    "gpt2": ("gpt2", "GPT2LMHeadModel", {**GPT, "ffn": 10, "by_layer": True}),
+    "gpt2_crossed": ("gpt2", "GPT2Model", {**GPT, "ffn": 10, "crossed": True}),
+    "gpt2_texts": ("gpt2", "GPT2ForSequenceClassification", {**GPT, "ffn": 10, "pad": 3}),
+    "gpt1": ("gpt", "OpenAIGPTLMHeadModel", {**GPT, "ffn": 10}),
+    "bert_crossed": ("bert", "BertLMHeadModel", {**BERT, "decoder": True, "crossed": True}),
 }
 NAMES = (*ZOO, *SHIPPED)
 
@@ -496,6 +507,9 @@ def inputs(name: str, mask: Array = MASK, seed: int = 1) -> dict[str, Array]:
     made: dict[str, Array] = {"input_ids": draw.integers(0, 20, mask.shape), "attention_mask": mask}
     if name == "spots":
         made["spots"] = draw.integers(0, 9, (len(mask), 4))
+    if name.endswith("_crossed"):
+        made["encoder_hidden_states"] = draw.normal(size=(len(mask), min(4, mask.shape[1]), 12))
+        made["encoder_attention_mask"] = mask[:, -4:]
     if name == "two":
         made["decoder_input_ids"] = draw.integers(0, 20, (len(mask), min(4, mask.shape[1])))
         made["decoder_attention_mask"] = mask[:, :4]

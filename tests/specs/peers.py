@@ -30,6 +30,8 @@ MASK = np.array(
     ]
 )
 """Whole, padded on the right, on the left, with holes, and a single token."""
+MEMORY_MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 1, 1, 1, 1], [1, 0, 1, 0, 1], [0, 0, 1, 0, 0]])
+"""The same for texts that a decoder looks at."""
 ALONG = ("start_logits", "end_logits")
 """Results with one number for each token."""
 
@@ -61,6 +63,12 @@ def batch(vocab: int, types: int = 0, low: int = 0, seed: int = 0) -> dict[str, 
     return {**given, "token_type_ids": draw.integers(0, types, MASK.shape)} if types else given
 
 
+def with_memory(given: dict[str, Array], width: int = 12) -> dict[str, Array]:
+    """The same, and states of a text that a decoder looks at."""
+    states = np.random.default_rng(7).normal(size=(*MEMORY_MASK.shape, width))
+    return {**given, "encoder_hidden_states": states, "encoder_attention_mask": MEMORY_MASK}
+
+
 def alone(folder: Path, kind: str, given: dict[str, Array]) -> list[tuple[slice, dict[str, Array]]]:
     """For each example its place in the batch and the library's results in float64 for it alone."""
     model = getattr(transformers, kind).from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
@@ -69,7 +77,9 @@ def alone(folder: Path, kind: str, given: dict[str, Array]) -> list[tuple[slice,
     for row in range(len(MASK)):
         real = np.flatnonzero(given["attention_mask"][row])
         place = slice(real[0], real[-1] + 1)
-        example = {name: torch.from_numpy(np.array(value[row : row + 1, place])) for name, value in given.items()}
+        whole = {name: value[row : row + 1] for name, value in given.items()}
+        shown = {name: one if name.startswith("encoder_") else one[:, place] for name, one in whole.items()}
+        example = {name: torch.from_numpy(np.array(one)) for name, one in shown.items()}
         with torch.inference_mode():
             made = model(**example)
         found.append((place, {name: one.numpy()[0] for name, one in made.items() if isinstance(one, torch.Tensor)}))

@@ -11,14 +11,15 @@ import transformers
 from numpy.typing import NDArray
 
 import transformula
-from tests.specs.peers import batch, saved
+from tests.specs.peers import batch, change_config, saved
 from tests.specs.test_losses import BACKENDS, config_of, theirs
 from transformula import TransformulaError
 from transformula.compiler.driver import compile_graph
 
 pytestmark = pytest.mark.usefixtures("no_islands")
 Array = NDArray[Any]
-ABSOLUTE = ("Bert", "Electra", "Albert", "DistilBert", "DebertaV2")
+ABSOLUTE = ("Bert", "Electra", "Albert", "DistilBert", "DebertaV2", "GPT2", "OpenAIGPT")
+GPT = {"vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 16, "bos_token_id": 0}
 
 
 def text(length: int = 4) -> Array:
@@ -32,6 +33,10 @@ def padded(ids: Array, left: int, right: int) -> dict[str, Array]:
     return {"input_ids": np.pad(ids, sides, constant_values=5), "attention_mask": np.pad(mask, sides)}
 
 
+def decoder(kind: str, **more: Any) -> Any:
+    return getattr(transformers, f"{kind}Config")(**GPT, eos_token_id=0, **more)
+
+
 def same_loss(folder: Path, given: dict[str, Array], wanted: float) -> None:
     for backend in BACKENDS:
         found = transformula.load(folder, backend=backend, dtype="float64")(**given)["loss"]
@@ -40,7 +45,7 @@ def same_loss(folder: Path, given: dict[str, Array], wanted: float) -> None:
 
 @pytest.mark.parametrize("kind", ABSOLUTE)
 def test_padding_on_the_left(tmp_path: Path, kind: str) -> None:
-    folder = saved(tmp_path, f"{kind}Model", config_of(kind))
+    folder = saved(tmp_path, f"{kind}Model", decoder(kind) if kind.endswith(("GPT", "GPT2")) else config_of(kind))
     ids = text()
     wanted = theirs(folder, f"{kind}Model", {"input_ids": ids}).last_hidden_state.numpy()[0]
     shifted = theirs(folder, f"{kind}Model", padded(ids, 3, 0)).last_hidden_state.numpy()[0, 3:]
@@ -101,6 +106,58 @@ def test_a_class_that_is_none(tmp_path: Path) -> None:
         assert abs(float(model(ids, labels=[2, -100])["loss"]) - wanted) < 1e-10
         with pytest.raises(TransformulaError, match="labels holds -1, labels are 0 … 2, or -100"):
             model(ids, labels=[2, -1])
+
+
+@pytest.mark.parametrize("kind", ["GPT2", "OpenAIGPT"])
+def test_the_token_that_classifies(tmp_path: Path, kind: str) -> None:
+    name = f"{kind}ForSequenceClassification"
+    folder = saved(tmp_path / "padded", name, decoder(kind, pad_token_id=7))
+    shown = {"input_ids": np.array([[3, 4, 5, 7]]), "attention_mask": np.array([[1, 1, 0, 1]])}
+    wanted = theirs(folder, name, {"input_ids": np.array([[3, 4]])}).logits.numpy()
+    assert np.abs(theirs(folder, name, shown).logits.numpy() - wanted).max() > 1e-3
+    plain = saved(tmp_path / "plain", name, decoder(kind))
+    ids = np.array([[3, 4, 5], [6, 8, 0]])
+    with pytest.raises(ValueError, match="no padding token is defined"):
+        theirs(plain, name, {"input_ids": ids})
+    alone = [theirs(plain, name, {"input_ids": ids[row : row + 1, :end]}).logits.numpy()[0] for row, end in ((0, 3), (1, 2))]
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**shown)["logits"]
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=1e-10)
+        mask = [[1, 1, 1], [1, 1, 0]]
+        found = transformula.load(plain, backend=backend, dtype="float64")(ids, attention_mask=mask)["logits"]
+        np.testing.assert_allclose(np.asarray(found), alone, rtol=0, atol=1e-10)
+
+
+def test_nothing_follows_the_last_token(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "GPT2LMHeadModel", decoder("GPT2"))
+    ids, named = text(), np.array([[3, 4, 7, 1]])
+    whole = {**padded(ids, 0, 2), "labels": np.pad(named, ((0, 0), (0, 2)), constant_values=2)}
+    wanted = theirs(folder, "GPT2LMHeadModel", {"input_ids": ids, "labels": named}).loss
+    assert abs(float(theirs(folder, "GPT2LMHeadModel", whole).loss) - float(wanted)) > 1e-3
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**whole)["loss"]
+        assert abs(float(found) - float(wanted)) < 1e-6  # theirs is a float32
+
+
+@pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "BertLMHeadModel"])
+def test_cross_attention_to_nothing(tmp_path: Path, kind: str) -> None:
+    more = {"is_decoder": True} if kind == "BertLMHeadModel" else {}
+    plain = config_of("Bert") if more else decoder("GPT2")
+    config = type(plain)(**{**plain.to_diff_dict(), **more, "add_cross_attention": True})
+    folder, ids = saved(tmp_path, kind, config), text()
+    states = np.random.default_rng(0).standard_normal((1, 3, 12))
+    none = {"encoder_hidden_states": states, "encoder_attention_mask": np.zeros((1, 3), int)}
+    assert theirs(folder, kind, {"input_ids": ids, **none}).logits.numpy().any()
+    without = theirs(folder, kind, {"input_ids": ids}).logits.numpy()
+    for backend in BACKENDS:
+        model = transformula.load(folder, backend=backend, dtype="float64")
+        assert not np.asarray(model(ids, **none)["logits"]).any()
+        with pytest.raises(TransformulaError, match="'encoder_hidden_states' is missing"):
+            model(ids)
+    change_config(folder, add_cross_attention=False)
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(ids)["logits"]
+        np.testing.assert_allclose(np.asarray(found), without, rtol=0, atol=1e-10)
 
 
 PAPER = """spec paper extends deberta_v2

@@ -34,15 +34,26 @@ RATES = {
 V2 = {**test_deberta.TINY, **test_deberta.V2, **RATES}
 V1 = {**test_deberta.TINY, **test_deberta.HUB, **RATES}
 HEADS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+GPT = {
+    "vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 16,
+    "resid_pdrop": HIDDEN, "attn_pdrop": WEIGHTS, "embd_pdrop": 0.5,
+}  # fmt: skip
+GPT2 = {**GPT, "classifier_dropout": HEAD, "pad_token_id": 0}
 FAMILIES: dict[str, dict[str, Any]] = {
     "Bert": BERT, "Roberta": BERT, "XLMRoberta": BERT, "Camembert": BERT, "Data2VecText": BERT,
     "Electra": {**BERT, "embedding_size": 8}, "Albert": ALBERT, "DistilBert": DISTILBERT, "MPNet": BERT,
     "Deberta": V1, "DebertaV2": V2,
+}
+DECODERS: dict[str, dict[str, Any]] = {
+    "GPT2Model": GPT2, "GPT2LMHeadModel": GPT2, "GPT2ForTokenClassification": GPT2, "GPT2ForQuestionAnswering": GPT2,
+    "GPT2ForSequenceClassification": GPT2, "OpenAIGPTModel": GPT, "OpenAIGPTLMHeadModel": GPT,
+    "BertLMHeadModel": {**BERT, "is_decoder": True},
 }  # fmt: skip
 KINDS = [f"{family}{head}" for family in FAMILIES for head in HEADS]
 ONE_TOKEN = ("ForSequenceClassification", "ForNextSentencePrediction")
 """Heads that read the first token: our last block draws for its row only, where the library draws for all."""
 
+KINDS += DECODERS
 KINDS += [f"{family}ForPreTraining" for family in ("Bert", "Electra", "Albert")] + ["BertForNextSentencePrediction"]
 
 
@@ -69,21 +80,23 @@ def drawn(monkeypatch: pytest.MonkeyPatch, module: torch.nn.Module, **given: tor
 
 
 def both(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, kind: str, keys: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch, folder: Path, kind: str, keys: dict[str, Any], **more: torch.Tensor
 ) -> tuple[list[Draw], list[Draw]]:
     """The draws of our module and of the library's, in training; none in evaluation."""
     saved(folder, kind, getattr(transformers, kind).config_class(**keys))
     network = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager")
     ours = transformula.load(folder, backend="torch", layout="padded").module
     assert isinstance(ours, torch.nn.Module)
-    assert drawn(monkeypatch, ours, input_ids=IDS) == drawn(monkeypatch, network.eval(), input_ids=IDS) == []
-    found = drawn(monkeypatch, ours.train(), input_ids=IDS)
-    return found, drawn(monkeypatch, network.train(), input_ids=IDS)
+    given = {"input_ids": IDS, **more}
+    assert drawn(monkeypatch, ours, **given) == drawn(monkeypatch, network.eval(), **given) == []
+    found = drawn(monkeypatch, ours.train(), **given)
+    return found, drawn(monkeypatch, network.train(), **given)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
-    found, wanted = both(monkeypatch, tmp_path, kind, FAMILIES[kind.replace("Model", "For").split("For")[0]])
+    keys = DECODERS[kind] if kind in DECODERS else FAMILIES[kind.replace("Model", "For").split("For")[0]]
+    found, wanted = both(monkeypatch, tmp_path, kind, keys)
     assert wanted
     if not kind.endswith(ONE_TOKEN):
         assert found == wanted
@@ -94,6 +107,14 @@ def test_sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> No
     for place in fewer:
         assert found[place][1] in first_row(wanted[place][1]), place
     assert fewer[-1] - fewer[0] < 4, "more than one block reads single rows"
+
+
+@pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "BertLMHeadModel"])
+def test_sites_of_cross_attention(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
+    keys = {**DECODERS[kind], "add_cross_attention": True}
+    found, wanted = both(monkeypatch, tmp_path, kind, keys, encoder_hidden_states=torch.randn(2, 5, 12))
+    assert found == wanted
+    assert (WEIGHTS, (2, 3, 6, 5)) in found
 
 
 def first_row(shape: tuple[int, ...]) -> list[tuple[int, ...]]:

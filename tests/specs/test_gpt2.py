@@ -10,7 +10,7 @@ import transformers
 from safetensors.numpy import load_file, save_file
 
 import transformula
-from tests.specs.peers import MASK, Array, agree, batch, names_match, saved
+from tests.specs.peers import MASK, Array, agree, batch, names_match, saved, with_memory
 from tests.specs.test_losses import BACKENDS, close, theirs
 from transformula import TransformulaError
 
@@ -26,6 +26,9 @@ TINY: dict[str, Any] = {
 MODELS: dict[str, dict[str, Any]] = {
     "GPT2Model": {},
     "GPT2LMHeadModel": {},
+    "GPT2ForSequenceClassification": {"num_labels": 3, "pad_token_id": 7},
+    "GPT2ForTokenClassification": {"num_labels": 5},
+    "GPT2ForQuestionAnswering": {},
 }
 UNUSUAL: list[dict[str, Any]] = [
     {"tie_word_embeddings": False, "n_inner": 5},
@@ -56,6 +59,34 @@ def test_models(tmp_path: Path, kind: str) -> None:
 def test_unusual(tmp_path: Path, more: dict[str, Any]) -> None:
     folder = folder_of(tmp_path, "GPT2LMHeadModel", **more)
     agree(folder, "GPT2LMHeadModel", batch(more.get("vocab_size", 31)))
+
+
+CROSSED: list[dict[str, Any]] = [
+    {},
+    {"scale_attn_by_inverse_layer_idx": True, "scale_attn_weights": False, "n_inner": 9},
+    {"n_layer": 1, "n_head": 1, "tie_word_embeddings": False, "activation_function": "relu"},
+]
+
+
+@pytest.mark.parametrize("more", CROSSED, ids=str)
+def test_crossed(tmp_path: Path, more: dict[str, Any]) -> None:
+    """With the states of another text, which has a length and a mask of its own."""
+    folder = folder_of(tmp_path, "GPT2LMHeadModel", add_cross_attention=True, **more)
+    names_match(folder)
+    agree(folder, "GPT2LMHeadModel", with_memory(batch(31)))
+
+
+@pytest.mark.parametrize("pad", [None, 0, -1])
+def test_the_last_token_that_is_no_padding(tmp_path: Path, pad: int | None) -> None:
+    """It is found by its id; in a text of padding alone it is the first one, without such an id the last one of all."""
+    folder = folder_of(tmp_path, "GPT2ForSequenceClassification", pad_token_id=pad, num_labels=2)
+    ids = np.array([[5, 6, 4, 7, 0], [4, 4, 8, 0, 0], [0, 0, 0, 0, 0], [4, 4, 4, 4, 4], [1, 2, 3, 4, 5]])
+    agree(folder, "GPT2ForSequenceClassification", {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    model = transformula.load(folder, dtype="float64")
+    words = load_file(folder / "model.safetensors")["transformer.wte.weight"].astype(float)[ids]
+    last = transformula.load(folder, dtype="float64", entry="GPT2Model")(ids)["last_hidden_state"][:, -1]
+    wanted = last @ load_file(folder / "model.safetensors")["score.weight"].T.astype(float)
+    np.testing.assert_allclose(model(inputs_embeds=words)["logits"], wanted, rtol=0, atol=1e-10)
 
 
 def test_segments_are_rows_of_the_tokens_table(tmp_path: Path) -> None:
@@ -152,6 +183,76 @@ def test_causal_loss(tmp_path: Path, tied: bool) -> None:
         logits = torch.as_tensor(found["logits"])[:, :-1].flatten(0, 1)
         exact = torch.nn.functional.cross_entropy(logits, torch.from_numpy(whole["labels"])[:, 1:].flatten())
         close(found["loss"], exact, backend)
+
+
+HEADS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a class": ({"num_labels": 3}, {"labels": [2, 0]}),
+    "a number": ({"num_labels": 1}, {"labels": [0.3, -2.0]}),
+    "numbers": ({"num_labels": 2, "problem_type": "regression"}, {"labels": [[0.3, 1.0], [-2.0, 0.5]]}),
+    "truths": ({"num_labels": 2, "problem_type": "multi_label_classification"}, {"labels": [[0.0, 1.0], [1.0, 1.0]]}),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_losses_of_texts(tmp_path: Path, name: str) -> None:
+    keys, named = HEADS[name]
+    folder = folder_of(tmp_path, "GPT2ForSequenceClassification", pad_token_id=7, **keys)
+    ids = np.array([[1, 2, 3, 4, 5], [6, 8, 9, 7, 7]])
+    whole = {"input_ids": ids, "attention_mask": (ids != 7).astype(int), "labels": np.array(named["labels"])}
+    wanted = theirs(folder, "GPT2ForSequenceClassification", whole).loss
+    for backend in BACKENDS:
+        close(transformula.load(folder, backend=backend, dtype="float64")(**whole)["loss"], wanted, backend)
+
+
+def test_loss_of_tokens(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "GPT2ForTokenClassification", num_labels=3)
+    named = np.where(labels()[:2] < 0, -100, labels()[:2] % 3)
+    given = {**{name: value[:2] for name, value in batch(31).items()}, "labels": named}
+    wanted = theirs(folder, "GPT2ForTokenClassification", given).loss
+    for backend in BACKENDS:
+        close(transformula.load(folder, backend=backend, dtype="float64")(**given)["loss"], wanted, backend)
+
+
+def test_loss_of_answers(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "GPT2ForQuestionAnswering")
+    places = {"start_positions": np.array([1]), "end_positions": np.array([5])}
+    given = {"input_ids": batch(31)["input_ids"][:1], **places}
+    wanted = theirs(folder, "GPT2ForQuestionAnswering", given).loss
+    for backend in BACKENDS:
+        close(transformula.load(folder, backend=backend, dtype="float64")(**given)["loss"], wanted, backend)
+
+
+@pytest.mark.parametrize("kind", ["GPT2Model", "GPT2LMHeadModel"])
+def test_states_and_attention(tmp_path: Path, kind: str) -> None:
+    """The last state is the one behind the final norm."""
+    crossed = kind == "GPT2LMHeadModel"
+    folder = folder_of(tmp_path, kind, add_cross_attention=crossed)
+    given = {name: value[:2] for name, value in (with_memory(batch(31)) if crossed else batch(31)).items()}
+    wanted = theirs(folder, kind, given, output_hidden_states=True, output_attentions=True)
+    names = ("hidden_states", "attentions", *(["cross_attentions"] if crossed else []))
+    for backend in BACKENDS:
+        model = transformula.load(folder, backend=backend, dtype="float64")
+        assert model.shows == names
+        found = model(**given, outputs=[*names, "last_hidden_state"] if kind == "GPT2Model" else names)
+        for name in names:
+            for ours, other in zip(found[name], wanted[name], strict=True):
+                for row, (length, source) in enumerate(((7, 5), (4, 2))):
+                    seen = {"attentions": length, "cross_attentions": source}.get(name)
+                    place = (row, ..., slice(length), slice(seen))
+                    np.testing.assert_allclose(np.asarray(ours)[place], other.numpy()[place], rtol=0, atol=1e-10)
+        if kind == "GPT2Model":
+            np.testing.assert_allclose(np.asarray(found["hidden_states"][-1]), np.asarray(found["last_hidden_state"]))
+
+
+def test_given_embeddings(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "GPT2LMHeadModel")
+    words = np.random.default_rng(3).standard_normal((2, 7, 12))
+    given = {"inputs_embeds": words, "attention_mask": MASK[:2], "token_type_ids": batch(31)["input_ids"][:2]}
+    wanted = theirs(folder, "GPT2LMHeadModel", given).logits
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**given)["logits"]
+        for row, length in enumerate((7, 4)):
+            close(found[row, :length], wanted[row, :length], backend)
 
 
 def test_loss_of_nothing(tmp_path: Path) -> None:

@@ -14,13 +14,18 @@ from tests.specs.peers import agree, batch, saved
 SIZES = {
     "MPNet": {key: value for key, value in TINY.items() if key != "type_vocab_size"},
     "DistilBert": {"vocab_size": 31, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 20},
+    "GPT2": {"vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3},
+    "OpenAIGPT": {"vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3},
 }
 FAMILIES = ("Bert", "Roberta", "Electra", "Albert", "Deberta", "DebertaV2", "MPNet", "DistilBert")
+CASES = [
+    *((family, head) for family in FAMILIES for head in ("Model", "ForMaskedLM")),
+    *((family, head) for family in ("GPT2", "OpenAIGPT") for head in ("Model", "LMHeadModel")),
+]
 
 
 @pytest.mark.usefixtures("no_islands")
-@pytest.mark.parametrize("head", ["Model", "ForMaskedLM"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "head"), CASES)
 def test_round_trip(tmp_path: Path, family: str, head: str) -> None:
     """No key is missing or unexpected, the numbers have changed, and all results agree to 1e-10."""
     kind = family + head

@@ -30,6 +30,8 @@ PADDED = {
     "two": "the inputs have no length, or several",
     "no_length": "the inputs have no length, or several",
     "similarities": "the inputs have no length, or several",
+    "gpt2_crossed": "the inputs have no length, or several",
+    "bert_crossed": "the inputs have no length, or several",
 }
 """Models of the zoo that rows cannot express, with the reason that the ledger tells."""
 
