@@ -31,6 +31,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "quantization_config": (),
     "tie_word_embeddings": (True,),
     "use_bfloat16": (False,),
+    "use_bidirectional_attention": (False,),
 }
 """Keys that change what a model computes: only these values, or null, will do where no spec reads the key."""
 

@@ -222,7 +222,7 @@ class Config:
             found, value = files.reach(self.given, key)
             if found:
                 self.read.add(key[0])
-                if value is not None or files.is_constant(option.value, "none"):
+                if value is not None or option.nullable or files.is_constant(option.value, "none"):
                     return self._convert(option, value, as_written(self.file, key))
         if files.is_constant(option.value, "required"):
             return self._required(option)

@@ -33,10 +33,17 @@ class Builder(Expressions):
         return list(options)
 
     def option(self, span: Span, name: Token, index: Any, choice: Any, value: s.Expr, keys: Any) -> s.Option:
-        return s.Option(span, self.to_name(name), index, self.optional_name(choice), value, tuple(keys or ()))
+        keys, nullable = keys or ((), False)
+        return s.Option(span, self.to_name(name), index, self.optional_name(choice), value, keys, nullable)
 
-    def keys(self, span: Span, *keys: Any) -> list[Any]:
-        return list(keys)
+    def keys(self, span: Span, *keys: Any) -> tuple[tuple[Any, ...], bool]:
+        return keys[:-1], keys[-1] is not None
+
+    def nothing(self, span: Span, word: Token) -> Token:
+        if word.text != "none":
+            help = "`as KEY or none`: null in the file is none. Other keys to try stand behind commas."
+            raise error("P310", f"only `none` stands behind `or` here, not `{word.text}`", self.span(word), help=help)
+        return word
 
     def key(self, span: Span, *parts: Token) -> tuple[str, ...]:
         return tuple(part.text for part in parts)

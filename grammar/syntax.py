@@ -355,13 +355,17 @@ class Import(Node):
 
 @dataclass(frozen=True)
 class Option(Node):
-    """d : choice = 768 as hidden_size, n_embd; `index`/`axis` make it a vector, a value per layer: local[l: layers]."""
+    """d : choice = 768 as hidden_size, n_embd; `index`/`axis` make it a vector, a value per layer: local[l: layers].
+
+    `nullable` (`as KEY or none`): null in the file is none, not the default.
+    """
 
     name: Name
     index: AxisParam | None
     choice: Name | None
     value: Expr
     keys: tuple[tuple[str, ...], ...]
+    nullable: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,24 @@ import torch
 from transformers import modeling_rope_utils
 from transformers.models.deberta import modeling_deberta
 from transformers.models.deberta_v2 import modeling_deberta_v2
+from transformers.models.gemma import modeling_gemma
+from transformers.models.gemma2 import modeling_gemma2
 from transformers.models.llama import modeling_llama
+from transformers.models.mistral import modeling_mistral
+from transformers.models.qwen2 import modeling_qwen2
+from transformers.models.qwen3 import modeling_qwen3
 from transformers.models.t5 import modeling_t5
 
-ROTARY = (modeling_rope_utils, modeling_llama)
+WITH_ROTATION = (
+    modeling_rope_utils,
+    modeling_llama,
+    modeling_mistral,
+    modeling_qwen2,
+    modeling_qwen3,
+    modeling_gemma,
+    modeling_gemma2,
+)
+"""Modules of the library that compute norms, softmax and angles in float32, whatever the model's numbers are."""
 
 
 class Wide(types.ModuleType):
@@ -36,16 +50,15 @@ def no_islands(monkeypatch: pytest.MonkeyPatch) -> None:
         made: torch.Tensor = self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
         return made
 
-    monkeypatch.setattr(modeling_t5.T5LayerNorm, "forward", rms_norm)
-
     plain = torch.Tensor.float
 
     def widened(self: torch.Tensor) -> torch.Tensor:
         return plain(self) if self.dtype in (torch.float16, torch.bfloat16, torch.float32) else self.double()
 
+    monkeypatch.setattr(modeling_t5.T5LayerNorm, "forward", rms_norm)
     monkeypatch.setattr(modeling_deberta, "scaled_size_sqrt", root)
     monkeypatch.setattr(modeling_deberta_v2, "scaled_size_sqrt", root)
     monkeypatch.setattr(modeling_deberta.DebertaLayerNorm, "forward", norm)
     monkeypatch.setattr(torch.Tensor, "float", widened)
-    for module in ROTARY:
+    for module in WITH_ROTATION:
         monkeypatch.setattr(module, "torch", Wide("torch"))
