@@ -201,9 +201,9 @@ class Config:
             return None  # only the file can give it, and a model that needs it is not compiled
 
     def unread(self) -> list[str]:
-        """The keys of config.json that no entry of the spec reads."""
+        """The keys of config.json that say something and that no entry of the spec reads."""
         self.effective()
-        return [key for key in self.given if key not in self.read]
+        return [key for key, value in self.given.items() if key not in self.read and value is not None]
 
     def _find(self, name: str) -> Value:
         from . import expressions  # the expression language evaluates config, too
@@ -222,7 +222,9 @@ class Config:
             found, value = files.reach(self.given, key)
             if found:
                 self.read.add(key[0])
-                if value is not None or option.nullable or files.is_constant(option.value, "none"):
+                if value is None and option.null is not None:
+                    return expressions.lower_raw(config_scope(self), option.null)
+                if value is not None or files.is_constant(option.value, "none"):
                     return self._convert(option, value, as_written(self.file, key))
         if files.is_constant(option.value, "required"):
             return self._required(option)
@@ -231,6 +233,14 @@ class Config:
         if option.choice is not None and isinstance(option.value, s.Text):
             return self._choose(option, option.value.value, "")
         return expressions.lower_raw(config_scope(self), option.value)
+
+    def formula(self, name: str) -> s.Expr:
+        """What an entry is computed by where nobody gives it a number: its default, or what null in the file means."""
+        option = self.module.options.get(name)
+        if option is None:
+            return self.module.axes[name].value
+        told = [value for found, value in (files.reach(self.given, key) for key in option.keys) if found]
+        return option.null if option.null is not None and told[:1] == [None] else option.value
 
     def _required(self, option: s.Option) -> Value:
         if self.lenient is None:

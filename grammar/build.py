@@ -33,17 +33,10 @@ class Builder(Expressions):
         return list(options)
 
     def option(self, span: Span, name: Token, index: Any, choice: Any, value: s.Expr, keys: Any) -> s.Option:
-        keys, nullable = keys or ((), False)
-        return s.Option(span, self.to_name(name), index, self.optional_name(choice), value, keys, nullable)
+        return s.Option(span, self.to_name(name), index, self.optional_name(choice), value, *(keys or ((), None)))
 
-    def keys(self, span: Span, *keys: Any) -> tuple[tuple[Any, ...], bool]:
-        return keys[:-1], keys[-1] is not None
-
-    def nothing(self, span: Span, word: Token) -> Token:
-        if word.text != "none":
-            help = "`as KEY or none`: null in the file is none. Other keys to try stand behind commas."
-            raise error("P310", f"only `none` stands behind `or` here, not `{word.text}`", self.span(word), help=help)
-        return word
+    def keys(self, span: Span, *keys: Any) -> tuple[tuple[Any, ...], s.Expr | None]:
+        return keys[:-1], keys[-1]
 
     def key(self, span: Span, *parts: Token) -> tuple[str, ...]:
         return tuple(part.text for part in parts)

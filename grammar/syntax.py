@@ -357,7 +357,7 @@ class Import(Node):
 class Option(Node):
     """d : choice = 768 as hidden_size, n_embd; `index`/`axis` make it a vector, a value per layer: local[l: layers].
 
-    `nullable` (`as KEY or none`): null in the file is none, not the default.
+    `null` (`as KEY or none`) is what null in the file means, if that is not the default.
     """
 
     name: Name
@@ -365,7 +365,7 @@ class Option(Node):
     choice: Name | None
     value: Expr
     keys: tuple[tuple[str, ...], ...]
-    nullable: bool = False
+    null: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,12 @@ def no_islands(monkeypatch: pytest.MonkeyPatch) -> None:
     def widened(self: torch.Tensor) -> torch.Tensor:
         return plain(self) if self.dtype in (torch.float16, torch.bfloat16, torch.float32) else self.double()
 
+    plain_dynamic = modeling_rope_utils.ROPE_INIT_FUNCTIONS["dynamic"]
+
+    def dynamic(config: Any, device: Any = None, seq_len: Any = None, **more: Any) -> Any:
+        return plain_dynamic(config, device, None if seq_len is None else int(seq_len), **more)
+
+    monkeypatch.setitem(modeling_rope_utils.ROPE_INIT_FUNCTIONS, "dynamic", dynamic)
     monkeypatch.setattr(modeling_t5.T5LayerNorm, "forward", rms_norm)
     monkeypatch.setattr(modeling_deberta, "scaled_size_sqrt", root)
     monkeypatch.setattr(modeling_deberta_v2, "scaled_size_sqrt", root)
