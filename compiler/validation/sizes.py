@@ -294,9 +294,10 @@ class Shrinker:
             above, below = _quotient(self.subject.config, name)
             unit = _size(self.config(sizes), below) if above in sizes else None
             ways = [{**sizes, above: unit * times} for times in range(least, least + 9)] if unit else []
-            told = [(len(left), place) for place, way in enumerate(ways) if name not in (left := self._wrong(way, least))]
-            if told:
-                return ways[min(told)[1]]
+            found = [self._wrong(way, least) for way in ways]
+            right = [(len(left), place) for place, left in enumerate(found) if name not in left]
+            if right:
+                return ways[min(right)[1]]
         return None
 
     def _wrong(self, sizes: Mapping[str, int], least: int) -> list[str]:

@@ -240,8 +240,8 @@ def test_a_computed_size_that_was_given_follows_again() -> None:
 def test_a_size_that_was_given_another_value_than_its_formula_s_is_free() -> None:
     """Grouped heads stay groups, and a head of another width stays one."""
     keys = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8}
-    for given, apart in ((keys, ("kv",)), ({**keys, "head_dim": 256}, ("kv", "dk")), ({**keys, "head_dim": 128}, ("kv",))):
-        made = compile_graph("llama", given, entry="Llama")
+    for width, apart in ((None, ("kv",)), (256, ("kv", "dk")), (128, ("kv",))):
+        made = compile_graph("llama", {**keys, "head_dim": width}, entry="Llama")
         for profile in ("different", "equal", "wide"):
             told = small(made, profile).config.effective()
             assert told["head"] == told["kv"] * told["group"]

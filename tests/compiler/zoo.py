@@ -414,6 +414,7 @@ def modules() -> str:
     return sentence.written(load_module("sbert")).text
 
 
+LLAMA = {"vocab": 20, "d": 12, "layers": 2, "head": 6, "kv": 3, "ffn": 10, "dk": 4}
 BERT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "ffn": 10, "place": 16, "segment": 3}
 SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("bert", "Bert", BERT),
@@ -423,6 +424,9 @@ SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "albert": ("albert", "BertForSequenceClassification", {**BERT, "emb": 6, "layers": 4, "groups": 2, "inner": 2}),
     "attention_pool": ("sbert", "AttentionPooledBert", BERT),
     "similarities": ("sbert", "Similarities", BERT),
+    "llama": ("llama", "LlamaForCausalLM", LLAMA),
+    "qwen3": ("qwen3", "Llama", {**LLAMA, "slides": True, "width": 3, "upper": 1}),
+    "gemma2": ("gemma2", "LlamaForSequenceClassification", {**LLAMA, "w": 3, "cap": 2}),
 }
 NAMES = (*ZOO, *SHIPPED)
 

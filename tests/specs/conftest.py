@@ -37,8 +37,8 @@ class Wide(types.ModuleType):
 
 @pytest.fixture
 def no_islands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library keeps float32 in its float64 models: DeBERTa in √(s · d), and version 1 in its norms, as does T5; Llama
-    and its kin in norms, softmax and rotation. All are widened here, so that all else can be compared to 1e-10."""
+    """The library keeps float32 in its float64 models: DeBERTa in √(s · d), and version 1 in its norms, as does T5;
+    Llama and its kin in norms, softmax and rotation. All are widened here, so that we can compare to 1e-10."""
 
     def root(query: torch.Tensor, factor: int) -> torch.Tensor:
         return torch.sqrt(torch.tensor(query.size(-1), dtype=torch.float64) * factor).to(query.dtype)

@@ -1,4 +1,4 @@
-"""Losses, states, attention weights and given embeddings of Llama and its kin, against the library, on every backend."""
+"""Losses, states, attention weights and given embeddings of Llama and its kin against the library, on every backend."""
 
 from pathlib import Path
 from typing import Any

@@ -22,19 +22,21 @@ TINY = {
     "head_dim": 16,
     "max_position_embeddings": 6,
 }
-FACTORS = {"short_factor": [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 8.0], "long_factor": [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]}
+SHORT, LONG = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 8.0], [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]
+FACTORS = {"rope_type": "longrope", "short_factor": SHORT, "long_factor": LONG}
+SCALES = {"mscale": 0.7, "mscale_all_dim": 1.2, "beta_fast": 3, "beta_slow": 2}
 BANDS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 20}
 KINDS: dict[str, dict[str, Any]] = {
     "linear": {"rope_type": "linear", "factor": 2.5},
     "dynamic": {"rope_type": "dynamic", "factor": 3.0},
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
-    "yarn, scales": {"rope_type": "yarn", "factor": 4.0, "mscale": 0.7, "mscale_all_dim": 1.2, "beta_fast": 3, "beta_slow": 2},
+    "yarn, scales": {"rope_type": "yarn", "factor": 4.0, **SCALES},
     "yarn, exact": {"rope_type": "yarn", "factor": 4.0, "truncate": False, "original_max_position_embeddings": 99},
     "yarn, grown": {"rope_type": "yarn", "factor": 0.5, "attention_factor": 1.7},
     "yarn, by length": {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 2},
-    "longrope": {"rope_type": "longrope", "original_max_position_embeddings": 5, **FACTORS},
-    "longrope, stretched": {"rope_type": "longrope", "factor": 8.0, "original_max_position_embeddings": 4, **FACTORS},
-    "longrope, grown": {"rope_type": "longrope", "attention_factor": 0.5, "original_max_position_embeddings": 6, **FACTORS},
+    "longrope": {**FACTORS, "original_max_position_embeddings": 5},
+    "longrope, stretched": {**FACTORS, "factor": 8.0, "original_max_position_embeddings": 4},
+    "longrope, grown": {**FACTORS, "attention_factor": 0.5, "original_max_position_embeddings": 6},
     "llama3": {"rope_type": "llama3", "factor": 8.0, **BANDS},
 }
 """dynamic: the library keeps a grown base until a text is shorter than the table of positions, which the texts of
@@ -57,7 +59,10 @@ OLDER: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"rope_theta": 7.5, "rope_scaling": {"type": "linear", "factor": 3.0}},
         {"rope_type": "linear", "rope_theta": 7.5, "factor": 3.0},
     ),
-    ({"rope_scaling": {"rope_type": "dynamic", "type": "linear", "factor": 3.0}}, {"rope_type": "dynamic", "factor": 3.0}),
+    (
+        {"rope_scaling": {"rope_type": "dynamic", "type": "linear", "factor": 3.0}},
+        {"rope_type": "dynamic", "factor": 3.0},
+    ),
     (
         {"rope_theta": 7.5, "rope_scaling": {"type": "yarn", "factor": 3.0, "rope_theta": 9.0}},
         {"rope_type": "yarn", "factor": 3.0, "rope_theta": 9.0},
@@ -81,8 +86,8 @@ def test_older_keys_mean_the_same(tmp_path: Path, older: dict[str, Any], newer: 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"rope_type": "spiral"}, 'rope_parameters.rope_type = "spiral" is not a known rotation'),
-    ({"rope_type": "default", "rope_teta": 5}, r"rope_parameters.rope_teta = 5 is not supported[\s\S]*Did you mean rope_theta"),
-    ({"rope_type": "default", "partial_rotary_factor": 0.5}, "rope_parameters.partial_rotary_factor = 0.5 is not supported"),
+    ({"rope_teta": 5}, r"rope_parameters.rope_teta = 5 is not supported[\s\S]*Did you mean rope_theta"),
+    ({"partial_rotary_factor": 0.5}, "rope_parameters.partial_rotary_factor = 0.5 is not supported"),
     ({"full_attention": {"rope_type": "default"}}, "rope_parameters.full_attention = .* is not supported"),
     ({"rope_type": "linear"}, r"factor is required here[\s\S]*Give `rope_parameters.factor` in config.json a value"),
     ({"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0}, "high is required here"),
@@ -102,7 +107,7 @@ def test_unknown_kinds_and_options_are_refused_by_name(tmp_path: Path, rotation:
 def test_the_message_has_the_name_that_the_file_has(tmp_path: Path) -> None:
     folder = saved(tmp_path, "LlamaModel", config())
     change_config(folder, rope_scaling={"type": "spiral"})
-    with pytest.raises(transformula.TransformulaError, match='rope_scaling.type = "spiral"'):
+    with pytest.raises(transformula.TransformulaError, match=r'rope_scaling\.type = "spiral"'):
         transformula.load(folder, backend="reference")
 
 

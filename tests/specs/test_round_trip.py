@@ -10,17 +10,20 @@ import transformers
 import transformula
 from tests.specs.configs import TINY
 from tests.specs.peers import agree, batch, saved
+from tests.specs.test_llama import TINY as LLAMA
 
 SIZES = {
     "MPNet": {key: value for key, value in TINY.items() if key != "type_vocab_size"},
+    **{family: {**LLAMA, "head_dim": 4} for family in ("Llama", "Qwen2", "Gemma2")},
     "DistilBert": {"vocab_size": 31, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 20},
 }
 FAMILIES = ("Bert", "Roberta", "Electra", "Albert", "Deberta", "DebertaV2", "MPNet", "DistilBert")
+CASES = [*((family, head) for family in FAMILIES for head in ("Model", "ForMaskedLM")),
+         *((family, "ForCausalLM") for family in ("Llama", "Qwen2", "Gemma2"))]  # fmt: skip
 
 
 @pytest.mark.usefixtures("no_islands")
-@pytest.mark.parametrize("head", ["Model", "ForMaskedLM"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "head"), CASES, ids=lambda one: one)
 def test_round_trip(tmp_path: Path, family: str, head: str) -> None:
     """No key is missing or unexpected, the numbers have changed, and all results agree to 1e-10."""
     kind = family + head
