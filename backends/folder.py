@@ -31,6 +31,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "quantization_config": (),
     "tie_word_embeddings": (True,),
     "use_bfloat16": (False,),
+    "use_bidirectional_attention": (False,),
 }
 """Keys that change what a model computes: only these values, or null, will do where no spec reads the key."""
 
@@ -47,8 +48,8 @@ HARMLESS = frozenset((
     "num_return_sequences", "output_attentions", "output_hidden_states", "output_past", "output_scores",
     "pad_token_id", "pooler_fc_size", "pooler_hidden_size", "pooler_num_attention_heads",
     "pooler_num_fc_layers",
-    "pooler_size_per_head", "pooler_type", "predict_special_tokens", "prefix", "problem_type",
-    "remove_invalid_values", "reorder_and_upcast_attn", "repetition_penalty", "return_dict",
+    "pooler_size_per_head", "pooler_type", "predict_special_tokens", "prefix", "pretraining_tp",
+    "problem_type", "remove_invalid_values", "reorder_and_upcast_attn", "repetition_penalty", "return_dict",
     "return_dict_in_generate", "sep_token_id", "sinusoidal_pos_embds",
     "summary_activation", "summary_first_dropout", "summary_last_dropout", "summary_proj_to_labels",
     "summary_type", "summary_use_proj", "suppress_tokens",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..compiler.driver import Compiled
 from ..compiler.ir import Graph, Node, walk_all
 from .limits import input_rows
@@ -28,26 +30,35 @@ def _labels(graph: Graph) -> list[LabelRow]:
     The marker is the number that a condition leaves out, if there is one.
     """
     nodes = list(walk_all(graph.roots))
-    markers = {name: number for one in nodes if (pair := _unequal(one)) is not None for name, number in [pair]}
+    markers = {name: number for one in nodes for name, number in _unequal(one)}
     found: dict[LabelRow, None] = {}
     for one in nodes:
         if one.op != "pick":
             continue
         for axis, place in zip(one["keys"], one.args[1:], strict=True):
-            source = _bare(place)
-            if isinstance(axis.size, int) and source.op == "input":
-                found[str(source["name"]), axis.size, markers.get(str(source["name"]))] = None
+            if isinstance(axis.size, int):
+                for name in _sources(place):
+                    found[name, axis.size, markers.get(name)] = None
     return list(found)
 
 
-def _unequal(one: Node) -> tuple[str, int] | None:
+def _unequal(one: Node) -> Iterator[tuple[str, int]]:
     """labels ≠ -100 → (labels, -100)"""
-    if one.op != "map" or one["fn"] != "!=":
-        return None
-    left, right = (_bare(arg) for arg in one.args)
-    if left.op != "input" or right.op != "const" or right["value"] != int(right["value"]):
-        return None
-    return str(left["name"]), int(right["value"])
+    if one.op == "map" and one["fn"] == "!=" and _bare(one.args[1]).op == "const":
+        number = _bare(one.args[1])["value"]
+        if number == int(number):
+            yield from ((name, int(number)) for name in _sources(one.args[0]))
+
+
+def _sources(place: Node) -> Iterator[str]:
+    """The inputs whose entries a value is: the input itself, entries of it elsewhere, one of two under a condition."""
+    place = _bare(place)
+    if place.op == "input":
+        yield str(place["name"])
+    elif place.op == "pick":
+        yield from _sources(place.args[0])
+    elif place.op == "map" and place["fn"] == "where":
+        yield from (name for one in place.args[1:] for name in _sources(one))
 
 
 def _bare(one: Node) -> Node:

@@ -23,6 +23,7 @@ CONSTANTS: dict[str, Value] = {
     "true": True,
     "false": False,
     "none": Choice(None),
+    "required": Choice("required"),
 }
 SCALAR = ("exp", "log", "sqrt", "erf", "tanh", "sin", "cos", "abs", "floor", "ceil", "sign")
 DRAWS = {"bernoulli": (1, "bool"), "uniform": (2, "real"), "randint": (2, "int"), "sample": (1, "int")}

@@ -12,11 +12,12 @@ from typing import Any
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, InternalError, Note, TransformulaError, did_you_mean, error
-from .ecosystem import settled
+from . import given as files
+from . import ir
+from .ecosystem import as_written, settled
 from .ir import Axis
 from .modules import Module
-from .names import is_none
-from .values import Choice, Formula, Static, Value, as_static
+from .values import Choice, Formula, Static, Tensor, Value, as_static
 
 MAX_SIZE = 2**40
 _KINDS = {
@@ -38,12 +39,13 @@ class Config:
     own_axes: Mapping[str, Axis] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
     lenient: list[Diagnostic] | None = None  # while a file is checked, sizes that are none are told here
+    file: Mapping[str, Any] = field(init=False)  # what is given, as it stands
     _values: dict[str, Value] = field(default_factory=dict)
     _busy: list[str] = field(default_factory=list)
     _failed: dict[str, TransformulaError] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.given = settled(self.given)
+        self.file, self.given = self.given, settled(self.given)
 
     def __contains__(self, name: object) -> bool:
         return name in self.module.options or name in self.module.axes
@@ -166,9 +168,9 @@ class Config:
         if option.name.name in self.settings:
             return f"set to {self.settings[option.name.name]}"
         for key in option.keys:
-            found, value = _reach(self.given, key)
+            found, value = files.reach(self.given, key)
             if found and value is not None:
-                return f"{'.'.join(key)} in config.json is {json.dumps(value)[:40]}"
+                return f"{as_written(self.file, key)} in config.json is {json.dumps(value)[:40]}"
         return ""
 
     def overlay(self, overrides: Mapping[str, Value], own_axes: Mapping[str, Axis]) -> Config:
@@ -178,7 +180,7 @@ class Config:
         # a value from config.json belongs to the whole spec; inside the instance derived entries follow the override
         return Config(
             self.module,
-            self.given,
+            self.file,
             self.settings,
             {**self.overrides, **overrides},
             {**self.own_axes, **own_axes},
@@ -188,12 +190,20 @@ class Config:
 
     def effective(self) -> dict[str, Any]:
         """Every entry with its value, as it is used (printable)."""
-        return {name: show(self.value(name)) for name in self.names()}
+        return {name: self._shown(name) for name in self.names()}
+
+    def _shown(self, name: str) -> Any:
+        try:
+            return show(self.value(name))
+        except TransformulaError as fault:
+            if fault.diagnostics[0].code != "C617":
+                raise
+            return None  # only the file can give it, and a model that needs it is not compiled
 
     def unread(self) -> list[str]:
-        """The keys of config.json that no entry of the spec reads."""
+        """The keys of config.json that say something and that no entry of the spec reads."""
         self.effective()
-        return [key for key in self.given if key not in self.read]
+        return [key for key, value in self.given.items() if key not in self.read and value is not None]
 
     def _find(self, name: str) -> Value:
         from . import expressions  # the expression language evaluates config, too
@@ -207,16 +217,37 @@ class Config:
         if name in self.settings:
             return self._convert(option, self.settings[name], name)
         for key in option.keys:
-            found, value = _reach(self.given, key)
+            if len(key) > 1:
+                files.refuse_unknown_parts(self.given, self.file, self.module.options.values(), key[:-1])
+            found, value = files.reach(self.given, key)
             if found:
                 self.read.add(key[0])
-                if value is not None or is_none(option.value):
-                    return self._convert(option, value, ".".join(key))
+                if value is None and option.null is not None:
+                    return expressions.lower_raw(config_scope(self), option.null)
+                if value is not None or files.is_constant(option.value, "none"):
+                    return self._convert(option, value, as_written(self.file, key))
+        if files.is_constant(option.value, "required"):
+            return self._required(option)
         if option.index is not None:
             return expressions.option_vector(config_scope(self), option)
         if option.choice is not None and isinstance(option.value, s.Text):
             return self._choose(option, option.value.value, "")
         return expressions.lower_raw(config_scope(self), option.value)
+
+    def formula(self, name: str) -> s.Expr:
+        """What an entry is computed by where nobody gives it a number: its default, or what null in the file means."""
+        option = self.module.options.get(name)
+        if option is None:
+            return self.module.axes[name].value
+        told = [value for found, value in (files.reach(self.given, key) for key in option.keys) if found]
+        return option.null if option.null is not None and told[:1] == [None] else option.value
+
+    def _required(self, option: s.Option) -> Value:
+        if self.lenient is None:
+            raise files.required(option)
+        number = files.stand_in(option, self.module.options.values())
+        axis = self.axis(option.index.axis.name) if option.index else None
+        return number if axis is None else Tensor(ir.widen(ir.const(number), axis))
 
     def _convert(self, option: s.Option, value: Any, key: str) -> Value:
         if value is None:
@@ -300,15 +331,6 @@ class Config:
 def _cut(value: Fraction) -> str:
     short = value.denominator < 10**15 and abs(value) < 10**15
     return str(value) if short else f"{float(max(min(value, Fraction(10**300)), Fraction(-(10**300)))):.3g}"
-
-
-def _reach(given: Mapping[str, Any], key: tuple[str, ...]) -> tuple[bool, Any]:
-    value: Any = given
-    for part in key:
-        if not isinstance(value, Mapping) or part not in value:
-            return False, None
-        value = value[part]
-    return True, value
 
 
 def _exact(value: float) -> Static:

@@ -48,11 +48,8 @@ def complete(module: Module, diagnostics: Diagnostics) -> None:
 
 
 def _orphans(module: Module) -> list[str]:
-    gone: set[str] = set()
-    here: Module | None = module
-    while here is not None:
-        gone |= {name for name in here.removed if name not in module.entries and name not in module.uses}
-        here = here.base
+    removed = {name for one in _line(module) for name in one.removed}
+    gone = {name for name in removed if name not in module.entries and name not in module.uses}
     found = []
     for name, entry in module.entries.items():  # what is stood on comes first
         of = entry.definition.of
@@ -60,6 +57,13 @@ def _orphans(module: Module) -> list[str]:
             gone.add(name)
             found.append(name)
     return found
+
+
+def _line(module: Module | None) -> Iterator[Module]:
+    """The module, what it extends, and so on."""
+    while module is not None:
+        yield module
+        module = module.base
 
 
 def losses(module: Module, model: str, results: Collection[str]) -> Iterator[Entry]:

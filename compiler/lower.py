@@ -6,7 +6,7 @@ An objective names its batch: its inputs' first axis owns their lengths.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ..grammar import syntax as s
@@ -131,11 +131,19 @@ def _instead(one: ir.Input, outputs: Iterable[ir.Output]) -> str:
         if node.op in ("rename", "widen") or (node.op == "pick" and node.args[0] in copies):
             copies.add(node)
         elif node.op == "pick" and node.args[0].op == "weight":
-            readers = [reader for reader in nodes if node in reader.args]
-            found.update(str(r["name"]) if r.op == "input" else "" for r in readers)
+            found.update(_enters(node, nodes))
         elif not (_compares(node) or (node.op == "loop" and not copies.intersection(node.args[: node["slots"]]))):
             return ""
     return found.pop() if len(found) == 1 else ""
+
+
+def _enters(node: Node, nodes: list[Node]) -> Iterator[str]:
+    """The inputs whose defaults are made of a value, entry by entry; '' for any other reader."""
+    for reader in (one for one in nodes if node in one.args):
+        if reader.op == "map":  # Gemma's embeddings are scaled
+            yield from _enters(reader, nodes)
+        else:
+            yield str(reader["name"]) if reader.op == "input" else ""
 
 
 def _compares(node: Node) -> bool:

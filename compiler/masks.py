@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from . import ir
 from .affine import DEEP, Form, constant, extreme, form, greatest, highest, least, lowest, whole
-from .ir import Axis, Node
+from .ir import Axis, Graph, Node, Size
 
 MIRRORED = {">": "<", ">=": "<="}
 OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
@@ -282,15 +282,26 @@ def bounded(axis: Axis, first: Node | None, stop: Node | None, rest: Node | None
 
 NO_KEY_OF_ALL = "neither the first nor the last key is seen by every row, and one between may be hidden"
 OF_TOKENS = "what a row may see depends on the tokens"
+OF_ANOTHER = "the keys are of another text than the row, and that may be empty"
 
 
-def never_empty(see: Node | None, axis: Axis) -> str:
-    """'' if every row surely sees a key, else the fact that is missing.
+def inhabited(graph: Graph, rows: Iterable[Axis]) -> frozenset[Size]:
+    """The lengths that surely have an entry where there is such a row: its own, and the only one that there is.
+
+    Nothing is shown of an example without any token.
+    """
+    lengths = {axis.size for one in graph.inputs for axis in one.axes if axis.counted}
+    return frozenset({axis.size for axis in rows if axis.counted} | (lengths if len(lengths) == 1 else set()))
+
+
+def never_empty(see: Node | None, axis: Axis, lengths: frozenset[Size] | None = None) -> str:
+    """'' if every row surely sees a key, else the fact that is missing; of the lengths given there surely is an entry.
 
     Leading and trailing hidden positions are no part of an example: its first and its last key are visible. A hidden
-    key between is one that nobody may see, so that a row which sees only itself may see nothing. (Of an example
-    without a key nothing is shown.)
+    key between is one that nobody may see, so that a row which sees only itself may see nothing.
     """
+    if lengths is not None and axis.counted and axis.size not in lengths:
+        return OF_ANOTHER
     if see is None:
         return ""
     size = ir.size(axis)

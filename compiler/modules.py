@@ -182,7 +182,10 @@ class Loader:
     def _inherit(self, module: Module, base: Module) -> None:
         module.base = base
         module.entries = {name: replace(entry, module=module) for name, entry in base.entries.items()}
-        module.options, module.choices, module.axes = dict(base.options), dict(base.choices), dict(base.axes)
+        module.options, module.axes = dict(base.options), dict(base.axes)
+        module.choices = {
+            name: (table, module if home is base else home) for name, (table, home) in base.choices.items()
+        }
         module.uses, module.weights, module.ties = dict(base.uses), list(base.weights), list(base.ties)
         module.checkpoints = list(base.checkpoints)
         for name, span in base.imported.items():  # what the base imported keeps its own file's names

@@ -33,10 +33,10 @@ class Builder(Expressions):
         return list(options)
 
     def option(self, span: Span, name: Token, index: Any, choice: Any, value: s.Expr, keys: Any) -> s.Option:
-        return s.Option(span, self.to_name(name), index, self.optional_name(choice), value, tuple(keys or ()))
+        return s.Option(span, self.to_name(name), index, self.optional_name(choice), value, *(keys or ((), None)))
 
-    def keys(self, span: Span, *keys: Any) -> list[Any]:
-        return list(keys)
+    def keys(self, span: Span, *keys: Any) -> tuple[tuple[Any, ...], s.Expr | None]:
+        return keys[:-1], keys[-1]
 
     def key(self, span: Span, *parts: Token) -> tuple[str, ...]:
         return tuple(part.text for part in parts)

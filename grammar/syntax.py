@@ -355,13 +355,17 @@ class Import(Node):
 
 @dataclass(frozen=True)
 class Option(Node):
-    """d : choice = 768 as hidden_size, n_embd; `index`/`axis` make it a vector, a value per layer: local[l: layers]."""
+    """d : choice = 768 as hidden_size, n_embd; `index`/`axis` make it a vector, a value per layer: local[l: layers].
+
+    `null` (`as KEY or none`) is what null in the file means, if that is not the default.
+    """
 
     name: Name
     index: AxisParam | None
     choice: Name | None
     value: Expr
     keys: tuple[tuple[str, ...], ...]
+    null: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ def sums_of_examples(x: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
 
 def row_of_example(x: Tensor, lengths: Tensor, number: int | Tensor) -> Tensor:
     """x[seq = number] of each example, for one number, or number[example, …]; beyond its rows NaN."""
-    starts, place = lengths.cumsum(0) - lengths, torch.as_tensor(number, device=x.device)
+    starts, place = lengths.cumsum(0) - lengths, torch.as_tensor(number, device=x.device).long()
     many = (...,) + (None,) * (place.dim() - 1)
     there = (place >= 0) & (place < lengths[many])
     found = x[starts[many] + torch.where(there, place, 0).long()]

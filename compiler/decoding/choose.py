@@ -12,9 +12,13 @@ RESULT = "logits"
 
 
 def tokens_of(graph: Graph) -> str | None:
-    """The input that holds the tokens; None for a model that predicts no tokens."""
+    """The input that holds the tokens; None for a model that predicts no tokens.
+
+    With results on demand, which are compiled apart, a model does not decode: the plain one beside it does.
+    """
     found = [out for out in graph.outputs if out.name == RESULT]
-    if not found or graph.batch is None or graph.each:
+    shown = any(out.listed for out in graph.outputs)
+    if not found or shown or graph.batch is None or graph.each:
         return None
     (out,) = found
     lengths = [axis for axis in out.axes if axis.counted]

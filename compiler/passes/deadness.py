@@ -94,7 +94,7 @@ def _divisors(graph: Graph, ledger: Ledger) -> Graph:
 
 def _key_biases(graph: Graph, ledger: Ledger) -> Graph:
     law = "softmax(q · (k + b)) = softmax(q · k)"
-    return _without_bias(graph, ledger, "key", law, lambda one: "", lambda made, bias: made)
+    return _without_bias(graph, ledger, "key", law, lambda graph, one: "", lambda made, bias: made)
 
 
 def _value_biases(graph: Graph, ledger: Ledger) -> Graph:
@@ -107,7 +107,7 @@ def _without_bias(
     ledger: Ledger,
     role: str,
     law: str,
-    against: Callable[[Node], str],
+    against: Callable[[Graph, Node], str],
     after: Callable[[Node, Node], Node],
 ) -> Graph:
     new: dict[Node, Node] = {}
@@ -120,7 +120,7 @@ def _without_bias(
         if found is None:
             continue
         plain, bias = found
-        reason = f"the {role}s are read elsewhere, too" if _shared(at[role], context) else against(one)
+        reason = f"the {role}s are read elsewhere, too" if _shared(at[role], context) else against(graph, one)
         if one["axis"] in bias.axes:
             reason = f"the bias differs from {role} to {role}"
         _tell(ledger, graph, one, f"{role}_bias", law, reason)
@@ -155,11 +155,12 @@ def _biased(one: Node) -> tuple[Node, Node] | None:
     return None
 
 
-def _sums_to_one(one: Node) -> str:
+def _sums_to_one(graph: Graph, one: Node) -> str:
     """'' if the weights of each query sum to 1."""
     if kernels.is_draw(one):
         return "weights are dropped, so they do not sum to 1"
-    return masks.never_empty(kernels.relation(kernels.parts(one), one["axis"]), one["axis"])
+    see = kernels.relation(kernels.parts(one), one["axis"])
+    return masks.never_empty(see, one["axis"], masks.inhabited(graph, one.axes))
 
 
 def _moved_biases(graph: Graph, ledger: Ledger) -> Graph:

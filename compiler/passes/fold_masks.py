@@ -14,7 +14,7 @@ from dataclasses import replace
 from ...grammar.diagnostics import Span
 from .. import ir, kernels, masks
 from ..affine import Form, extreme
-from ..ir import Axis, Graph, Node, Origin
+from ..ir import Axis, Graph, Node, Origin, Size
 from ..ledger import Ledger
 from ..masks import Facts
 from .substitute import substitute
@@ -33,7 +33,8 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
         if one.get("full") is not None or "scores" in one["roles"]:  # been here before, or no block of queries and keys
             continue
         span = graph.origins.get(one, Origin()).span
-        made = (_attention if one["name"] == "attention" else _softmax)(one, ledger, span)
+        lengths = masks.inhabited(graph, (axis for axis in one.axes if axis != one["axis"]))
+        made = (_attention if one["name"] == "attention" else _softmax)(one, lengths, ledger, span)
         new[one] = ir.widen_to(made, one.axes)
         for role, part in kernels.parts(made).items():
             if role in ("first", "stop") and part not in graph.origins:
@@ -49,11 +50,11 @@ def rows_of(one: Node) -> tuple[Axis, ...]:
     return tuple(dict.fromkeys((*owners, *rows)))
 
 
-def _attention(one: Node, ledger: Ledger, span: Span | None) -> Node:
+def _attention(one: Node, lengths: frozenset[Size], ledger: Ledger, span: Span | None) -> Node:
     at, axis, rows = kernels.parts(one), one["axis"], rows_of(one)
     found = masks.derive(at["see"], axis, rows)
     if not found.everything:
-        _tell_of_rows(at["see"], axis, ledger, span)
+        _tell_of_rows(at["see"], axis, lengths, ledger, span)
     told = described(found, axis, rows)
     if told:
         ledger.fired(NAME, "bounds", told, span)
@@ -64,17 +65,17 @@ def _attention(one: Node, ledger: Ledger, span: Span | None) -> Node:
     parts |= {"stop": stop, "bias": at.get("bias"), "drop": at.get("drop"), "at": at.get("at")}
     attrs = {name: value for name, value in one.attrs.items() if name not in ("name", "roles")}
     if not found.everything:
-        attrs["full"] = not masks.never_empty(at["see"], axis)
+        attrs["full"] = not masks.never_empty(at["see"], axis, lengths)
     return kernels.make("attention", parts, _axes(one, parts.values()), **attrs)
 
 
-def _softmax(one: Node, ledger: Ledger, span: Span | None) -> Node:
+def _softmax(one: Node, lengths: frozenset[Size], ledger: Ledger, span: Span | None) -> Node:
     at, axis = kernels.parts(one), one["axis"]
     if masks.derive(at["see"], axis, (a for a in at["see"].axes if a != axis)).everything:
         ledger.fired(NAME, "bounds", described(Facts(), axis, ()), span)
         return kernels.make("softmax", {"x": at["x"]}, _axes(one, [at["x"]]), axis=axis)
-    _tell_of_rows(at["see"], axis, ledger, span)
-    return kernels.make("softmax", at, one.axes, axis=axis, full=not masks.never_empty(at["see"], axis))
+    _tell_of_rows(at["see"], axis, lengths, ledger, span)
+    return kernels.make("softmax", at, one.axes, axis=axis, full=not masks.never_empty(at["see"], axis, lengths))
 
 
 def _axes(one: Node, parts: Iterable[Node | None]) -> tuple[Axis, ...]:
@@ -83,8 +84,8 @@ def _axes(one: Node, parts: Iterable[Node | None]) -> tuple[Axis, ...]:
     return tuple(axis for axis in one.axes if axis in have)
 
 
-def _tell_of_rows(see: Node, axis: Axis, ledger: Ledger, span: Span | None) -> None:
-    missing = masks.never_empty(see, axis)
+def _tell_of_rows(see: Node, axis: Axis, lengths: frozenset[Size], ledger: Ledger, span: Span | None) -> None:
+    missing = masks.never_empty(see, axis, lengths)
     if missing:
         ledger.refused(NAME, "full", FULL, missing, span)
     else:

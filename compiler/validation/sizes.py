@@ -1,6 +1,7 @@
 """The same spec at small sizes: what its config makes of 768 and 30522 is proved at 6 and 11.
 
-Sizes that other sizes are computed from are free; computed ones follow and must stay whole (dk = d / head). All that
+Sizes that other sizes are computed from are free; computed ones follow and must stay whole (dk = d / head), unless the
+user gave them another value than their formula's: such ones are free, too (heads of keys, a head's width). All that
 is no size (activation, rates, yes or no, texts) stays as the user's config says, and so does a size of 0 or 1, which
 mostly switches something. What is refused falls back, entry by entry, to the size that was legal before.
 """
@@ -14,7 +15,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from ...grammar import syntax as s
 from ...grammar.diagnostics import TransformulaError
+from .. import expressions
 from ..config import Config
 from ..driver import Compiled, lowered
 from ..graphs import restricted
@@ -22,6 +25,7 @@ from ..heads import losses
 from ..ir import Axis, Graph, Node
 from ..modules import Entry
 from ..names import names_in
+from ..scope import config_scope
 from ..wanted import wanted
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
@@ -83,7 +87,7 @@ def knobs(config: Config, graph: Graph) -> Knobs:
         size = _size(config, name)
         if size is None:
             continue
-        if any(one in config for one in _mentions(config, name)):
+        if any(one in config for one in _mentions(config, name)) and not _apart(config, name, size):
             computed.append(name)
         elif size > 1:
             free[name] = size
@@ -114,8 +118,27 @@ def _below(config: Config, named: set[str]) -> list[str]:
 
 
 def _mentions(config: Config, name: str) -> list[str]:
-    option = config.module.options.get(name) or config.module.axes[name]
-    return [one.name for one in names_in(option.value)]
+    return [one.name for one in names_in(config.formula(name))]
+
+
+def _quotient(config: Config, name: str) -> tuple[str, str]:
+    """The names of dividend and divisor of an entry that is a quotient of two entries; no names of any other."""
+    value = config.formula(name)
+    factors = value.factors if isinstance(value, s.Product) else ()
+    match factors:
+        case ((_, s.Name(name=above)), ("/", s.Name(name=below))) if below in config:
+            return above, below
+    return "", ""
+
+
+def _apart(config: Config, name: str, size: int) -> bool:
+    """Whether the user gave another size than the entry's formula."""
+    if name not in config.module.options:
+        return False
+    try:
+        return expressions.lower(config_scope(config), config.formula(name)) != size
+    except TransformulaError:
+        return True
 
 
 def _size(config: Config, name: str) -> int | None:
@@ -244,26 +267,37 @@ class Shrinker:
 
     def fitted(self, wanted: Mapping[str, int], least: int) -> dict[str, int]:
         """The sizes, changed one at a time until all that is computed from them is whole and at least `least`."""
-        sizes = dict(wanted)
-        for _ in range(len(self.knobs.computed)):
-            wrong = self._wrong(sizes, least)
-            if not wrong:
-                break
-            repaired = self._repaired(sizes, wrong, least)
+        tried = [dict(wanted)]
+        for _ in range(2 * len(self.knobs.computed)):
+            wrong = self._wrong(tried[-1], least)
+            repaired = self._repaired(tried, wrong, least) if wrong else None
             if repaired is None:
                 break
-            sizes = repaired
-        return sizes
+            tried.append(repaired)
+        return tried[-1]
 
-    def _repaired(self, sizes: dict[str, int], wrong: list[str], least: int) -> dict[str, int] | None:
-        """With one other size, the nearest that leaves less wrong."""
+    def _repaired(self, tried: list[dict[str, int]], wrong: list[str], least: int) -> dict[str, int] | None:
+        """The last sizes with another one, the nearest that leaves less wrong."""
+        sizes = tried[-1]
         behind = [name for name in sizes if name in _below(self.subject.config, set(wrong))]
         near = {name: range(min(2, least), 2 * sizes[name] + 9) for name in behind}
         changes = [(abs(size - sizes[name]), name, size) for name in behind for size in near[name]]
         for _, name, size in sorted(changes):
             changed = {**sizes, name: size}
-            if len(self._wrong(changed, least)) < len(wrong):
+            if changed not in tried and len(self._wrong(changed, least)) < len(wrong):
                 return changed
+        return self._multiplied(sizes, wrong, least)
+
+    def _multiplied(self, sizes: dict[str, int], wrong: list[str], least: int) -> dict[str, int] | None:
+        """With a multiple of what a size is divided by: group = head / kv is whole for head = 3 * kv."""
+        for name in wrong:
+            above, below = _quotient(self.subject.config, name)
+            unit = _size(self.config(sizes), below) if above in sizes else None
+            ways = [{**sizes, above: unit * times} for times in range(least, least + 9)] if unit else []
+            found = [self._wrong(way, least) for way in ways]
+            right = [(len(left), place) for place, left in enumerate(found) if name not in left]
+            if right:
+                return ways[min(right)[1]]
         return None
 
     def _wrong(self, sizes: Mapping[str, int], least: int) -> list[str]:
@@ -316,7 +350,8 @@ def _forget(holder: dict[str, Any], key: tuple[str, ...]) -> None:
         if not isinstance(inner, dict):
             return
         holder = inner
-    holder.pop(key[-1], None)
+    if holder.get(key[-1]) is not None:  # null may be what makes it follow
+        holder.pop(key[-1], None)
 
 
 def _cycle(holder: dict[str, Any], key: tuple[str, ...], size: int) -> None:

@@ -245,7 +245,7 @@ def test_llama(tied: bool) -> None:
             path
         )
 
-    graph = lowered("llama", config.to_dict())
+    graph = lowered("llama", {**config.to_dict(), "rope_parameters": {"rope_theta": 10_000}})  # it knows no other kind
     assert ("U" in {one.name for one in graph.weights}) is not tied
     weights = filled(graph, model, name_of)
     given: dict[str, Any] = {"input_ids": IDS, "attention_mask": MASK}

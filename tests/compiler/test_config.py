@@ -7,7 +7,7 @@ import pytest
 
 from tests.compiler.spec_tools import close, codes, lowered, rng, value, weight_values
 from transformula.compiler.config import Config, read_config
-from transformula.compiler.driver import load_module
+from transformula.compiler.driver import check, load_module
 from transformula.grammar.diagnostics import TransformulaError
 
 X = rng(1).normal(size=(2, 3, 4))  # [batch, seq, d]
@@ -138,9 +138,66 @@ def test_nullable_entries() -> None:
     assert entry(f"config\n    ffn = 4 * d as n_inner\n    d = 3\n{END}", "ffn", {"n_inner": None}) == 12
 
 
+def test_null_may_mean_something_else_than_a_missing_key() -> None:
+    text = f"config\n    head = 6\n    w = 4096 as window or none\n    kv = 2 as a, b.kv or head / 2\n{END}"
+    for given, window, kv in (
+        ({}, 4096, 2),
+        ({"window": None, "a": None}, None, 3),
+        ({"window": 5, "a": 4}, 5, 4),
+        ({"b": {"kv": None}}, 4096, 3),
+    ):
+        assert (entry(text, "w", given), entry(text, "kv", given)) == (window, kv)
+
+
+REQUIRED = (
+    "config\n    d = 4\n    kind = \"plain\" as rope.kind\n    factor = required as rope.factor\n"
+    "    each[i: d] = required as rope.each\n    twice = 2 * factor\n"
+    "model M(x[d]) → [d] = x if kind == \"plain\" else x * twice + each\n"
+)
+
+
+def test_an_entry_that_only_the_file_can_give() -> None:
+    """It need not be given where nothing needs it; a check of the file alone takes some number."""
+    x = np.ones((1, 4))
+    close(value(REQUIRED, x=x), x)
+    given = {"rope": {"kind": "other", "factor": 3, "each": [1, 2, 3, 4]}}
+    close(value(REQUIRED, x=x, config=given), [[7.0, 8.0, 9.0, 10.0]])
+    assert check(REQUIRED) == []
+    assert entry(REQUIRED, "twice") is None
+    assert entry(REQUIRED, "twice", given) == 6
+    told = message(REQUIRED, {"rope": {"kind": "other"}})
+    assert "error[C617]: config: factor is required here" in told
+    assert "Give `rope.factor` in config.json a value." in told
+    del given["rope"]["each"]
+    assert "each is required here" in message(REQUIRED, given)
+
+
+def test_parts_of_an_object_are_all_known() -> None:
+    """Of an object that a spec reads parts of, it reads all: what nothing reads would make another model."""
+    assert "rope.facto = 3 is not supported" in message(REQUIRED, {"rope": {"facto": 3}})
+    assert "Did you mean factor?" in message(REQUIRED, {"rope": {"facto": 3}})
+    assert codes(REQUIRED, None, {"rope": [1]}) == {"C605"}
+    for harmless in ({"rope": {"facto": None}}, {"rope": None}, {"other": {"facto": 3}}):
+        close(value(REQUIRED, x=np.ones((1, 4)), config=harmless), np.ones((1, 4)))
+
+
+def test_older_names_of_the_options_of_rotation() -> None:
+    """Those of the older name count where a file has both; messages have the name that the file has."""
+    text = (
+        "config\n    factor = 1 as rope_parameters.factor\n    kind : kinds = 1 as rope_parameters.rope_type\n"
+        'choice kinds\n    "a" = 1\n    "b" = 2\nmodel M(x[seq]) → [seq] = x * kind * factor\n'
+    )
+    older = {"rope_scaling": {"type": "b", "factor": 3}, "rope_parameters": {"rope_type": "a", "factor": 2}}
+    assert (entry(text, "kind", older), entry(text, "factor", older)) == (2, 3)
+    assert entry(text, "factor", {**older, "rope_scaling": None}) == 2
+    assert 'rope_scaling.type = "c"' in message(text, {"rope_scaling": {"type": "c"}})
+    assert 'rope_scaling.rope_type = "c"' in message(text, {"rope_scaling": {"rope_type": "c"}})
+    assert Config(load_module(text), older).unread() == []
+
+
 def test_bl_20_keys_that_nothing_reads_are_known() -> None:
     module = load_module(f"config\n    d = 6 as hidden_size\n{END}")
-    assert Config(module, {"hidden_size": 3, "foo": 1}).unread() == ["foo"]
+    assert Config(module, {"hidden_size": 3, "foo": 1, "bar": None}).unread() == ["foo"]
 
 
 @pytest.mark.parametrize(

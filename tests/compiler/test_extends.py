@@ -143,6 +143,35 @@ def test_a_definition_is_replaced_as_a_whole(folder: Folder) -> None:
     run_with(folder.graph(text), lambda h, w: h @ w["U"])
 
 
+def test_a_choice_of_the_base_sees_the_latest_version_of_a_name(tmp_path: Path) -> None:
+    """Its rows are made of config and formulas, which the extending spec may change."""
+    base = (
+        'spec base\nconfig\n    w = 2\n    act : kinds = f as act\nchoice kinds\n    "f" = f\n    "w" = g\n'
+        "f(x) = x + w\ng(x) = x * w\nmodel M(x[seq]) → [seq] = act(x)\n"
+    )
+    (tmp_path / "base.formula").write_text(base, "utf-8")
+    own = tmp_path / "own.formula"
+    own.write_text("spec own extends base\nconfig\n    w = 5\ng(x) = x - w\n", "utf-8")
+    x = np.array([[1.0, 2.0]])
+    for given, wanted in (({}, x + 5), ({"act": "f"}, x + 5), ({"act": "w"}, x - 5)):
+        graph = compile_graph(own, config=given, until="formula").formula
+        close(value(graph, x=x), wanted)
+
+
+def test_what_stands_on_a_removed_model_goes_for_later_specs_too(tmp_path: Path) -> None:
+    base = (
+        "spec base\nconfig\n    d = 2\nuses m : M\nmodel M(x[seq, d]) → h[seq, d] = x\n"
+        "model Head of m → s[d] = mean[seq](h)\n"
+        "objective loss of Head(y[batch, d]) → loss = mean[batch](sum[d](s * y))\n"
+    )
+    (tmp_path / "base.formula").write_text(base, "utf-8")
+    (tmp_path / "middle.formula").write_text("spec middle extends base\nremove Head\n", "utf-8")
+    own = tmp_path / "own.formula"
+    own.write_text("spec own extends middle\nconfig\n    d = 3\n", "utf-8")
+    assert check(own) == []
+    assert compile_graph(own, entry="M").losses == ()
+
+
 def test_a_definition_of_the_base_sees_the_latest_version_of_a_name(folder: Folder) -> None:
     """M of the base uses what the extending spec calls Layer and relu."""
     text = "relu(x) = 3 * x\nconfig\n    act = relu\n"

@@ -102,7 +102,7 @@ def test_what_is_no_bound_stays_and_the_ledger_says_why(name: str) -> None:
 
 FULL = {
     "causal", "page", "layers", "groups", "no heads", "later", "prefix", "short prefix", "half as far",
-    "first and near", "causal with a bias", "bad rows see all", "two texts, top-left", "two texts, short prefix",
+    "first and near", "causal with a bias", "bad rows see all",
 }  # fmt: skip
 WITHOUT = {"everything", "two texts, everything"}
 

@@ -14,7 +14,7 @@ X = rng(1).normal(size=(2, 3, 4))  # [batch, seq, d]
 Y = rng(2).normal(size=(2, 5, 4))  # [batch, key, d]
 P = softmax(rng(3).normal(size=(2, 3, 4)))
 HEAD = (
-    "from functions import {}\nconfig\n    d = 4\n    dk = 4\n    span = 4\n    offset = 9\n    place = 7\n"
+    "from functions import {}\nconfig\n    d = 4\n    dk = 4\n    span = 4\n    offset = 9\n    place = 7\n    half = 2\n"
 )
 erf = np.vectorize(math.erf)
 
@@ -141,6 +141,12 @@ ROWS: dict[str, tuple[str, str, dict[str, Any], Array]] = {
         "x + learned[position = place](p, index(seq))",
         {"x": X, "p": rng(4).normal(size=(2, 7, 4))},
         X + rng(4).normal(size=(2, 7, 4))[:, :3],
+    ),
+    "turned": (
+        "x[seq, d], a[seq, half]",
+        "turned[d, half](x, a)",
+        {"x": X, "a": np.stack([angles(np.arange(3.0), 2, 100.0)] * 2)},
+        rotated(X),
     ),
     "rope": ("x[seq, d]", "rope[d](x, index(seq), 100)", {"x": X}, rotated(X)),
     "shift": (

@@ -237,6 +237,20 @@ def test_a_computed_size_that_was_given_follows_again() -> None:
     assert told["dk"] * told["head"] == told["d"] < 64
 
 
+def test_a_size_that_was_given_another_value_than_its_formula_s_is_free() -> None:
+    """Grouped heads stay groups, and a head of another width stays one."""
+    keys = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8}
+    for width, apart in ((None, ("kv",)), (256, ("kv", "dk")), (128, ("kv",))):
+        made = compile_graph("llama", {**keys, "head_dim": width}, entry="Llama")
+        for profile in ("different", "equal", "wide"):
+            told = small(made, profile).config.effective()
+            assert told["head"] == told["kv"] * told["group"]
+            assert told["group"] > 1
+            assert told["d"] < 100
+            assert (told["dk"] * told["head"] == told["d"]) == ("dk" not in apart)
+            assert all(name in small(made, profile).sizes for name in apart)
+
+
 def test_sizes_that_switch_something_stay() -> None:
     made = small(compile_graph("deberta_v2", settings={"segment": 0, "buckets": -1}), "different")
     assert made.config.effective()["segment"] == 0

@@ -419,6 +419,7 @@ def modules() -> str:
     return sentence.written(load_module("sbert")).text
 
 
+LLAMA = {"vocab": 20, "d": 12, "layers": 2, "head": 6, "kv": 3, "ffn": 10, "dk": 4}
 BERT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "ffn": 10, "place": 16, "segment": 3}
 GPT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "place": 16}
 SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -434,6 +435,9 @@ SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2_texts": ("gpt2", "GPT2ForSequenceClassification", {**GPT, "ffn": 10, "pad": 3}),
     "gpt1": ("gpt", "OpenAIGPTLMHeadModel", {**GPT, "ffn": 10}),
     "bert_crossed": ("bert", "BertLMHeadModel", {**BERT, "decoder": True, "crossed": True}),
+    "llama": ("llama", "LlamaForCausalLM", LLAMA),
+    "qwen3": ("qwen3", "Llama", {**LLAMA, "slides": True, "width": 3, "upper": 1}),
+    "gemma2": ("gemma2", "LlamaForSequenceClassification", {**LLAMA, "w": 3, "cap": 2}),
 }
 NAMES = (*ZOO, *SHIPPED)
 

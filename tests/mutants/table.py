@@ -673,7 +673,7 @@ ONE = ("tests/compiler/test_one_query.py",)
 FELT = (
     Mutant(
         "values of a row that sees nothing", "compiler/passes/deadness.py",
-        'return masks.never_empty(kernels.relation(kernels.parts(one), one["axis"]), one["axis"])',
+        'return masks.never_empty(see, one["axis"], masks.inhabited(graph, one.axes))',
         'return ""',
         "a bias of values where the weights do not sum to 1", DEAD,
     ),

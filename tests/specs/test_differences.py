@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import transformula
 from tests.specs.peers import batch, change_config, saved
+from tests.specs.test_llama import TINY as LLAMA
 from tests.specs.test_losses import BACKENDS, config_of, theirs
 from transformula import TransformulaError
 from transformula.compiler.driver import compile_graph
@@ -243,3 +244,73 @@ def test_places_with_given_embeddings(tmp_path: Path) -> None:
     for backend in BACKENDS:
         found = transformula.load(folder, backend=backend, dtype="float64")(**given)["last_hidden_state"]
         np.testing.assert_allclose(np.asarray(found)[0, 3:], wanted, rtol=0, atol=1e-10)
+
+
+def llama(kind: str = "LlamaModel", **more: Any) -> Any:
+    return getattr(transformers, kind).config_class(**{**LLAMA, "head_dim": 4, **more})
+
+
+def test_how_far_a_text_reaches(tmp_path: Path) -> None:
+    """A long text changes what the library makes of a short one, beside it and after it."""
+    rotation = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 9.0}
+    folder = saved(tmp_path, "LlamaModel", llama(rope_parameters=rotation))
+    short, long = text(6), batch(31)["input_ids"][1:2]
+    mask = np.array([[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 1]])
+    both = {"input_ids": np.concatenate([np.pad(short, ((0, 0), (0, 1))), long]), "attention_mask": mask}
+    wanted = theirs(folder, "LlamaModel", {"input_ids": short}).last_hidden_state.numpy()[0]
+    assert np.abs(theirs(folder, "LlamaModel", both).last_hidden_state.numpy()[0, :6] - wanted).max() > 1e-3
+    peer = transformers.LlamaModel.from_pretrained(folder, dtype=torch.float64)
+    peer(torch.from_numpy(long))
+    assert np.abs(peer(torch.from_numpy(short)).last_hidden_state.detach().numpy()[0] - wanted).max() > 1e-3
+    for backend in BACKENDS:
+        model = transformula.load(folder, backend=backend, dtype="float64")
+        for given in (both, {"input_ids": short}):
+            found = np.asarray(model(**given)["last_hidden_state"])[0, :6]
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
+
+
+def test_angles_of_rotation(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = saved(tmp_path, "LlamaModel", llama(rope_parameters={"rope_type": "default", "rope_theta": 1.5}))
+    given = {"input_ids": text(), "position_ids": 30_000 + np.array([[0, 1, 2_000, 2_003]])}
+    wide = theirs(folder, "LlamaModel", {**given, "attention_mask": np.ones((1, 4), int)}).last_hidden_state.numpy()
+    request.getfixturevalue("monkeypatch").undo()
+    narrow = theirs(folder, "LlamaModel", {**given, "attention_mask": np.ones((1, 4), int)}).last_hidden_state.numpy()
+    assert np.abs(narrow - wide).max() > 1e-4
+    for backend in BACKENDS:
+        found = np.asarray(transformula.load(folder, backend=backend, dtype="float64")(**given)["last_hidden_state"])
+        np.testing.assert_allclose(found, wide, rtol=0, atol=1e-10)
+
+
+def test_positions_that_break_off(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "LlamaModel", llama())
+    given = {"input_ids": text(), "position_ids": np.array([[0, 1, 0, 1]])}
+    whole = {**given, "attention_mask": np.ones((1, 4), int)}
+    wanted = theirs(folder, "LlamaModel", whole).last_hidden_state.numpy()
+    apart = theirs(folder, "LlamaModel", given, use_cache=False).last_hidden_state.numpy()
+    assert np.abs(apart - wanted).max() > 1e-3
+    for backend in BACKENDS:
+        found = np.asarray(transformula.load(folder, backend=backend, dtype="float64")(**given)["last_hidden_state"])
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
+
+
+def test_class_of_a_text_with_hidden_tokens(tmp_path: Path) -> None:
+    kind = "LlamaForSequenceClassification"
+    folder = saved(tmp_path, kind, llama(kind, pad_token_id=0))
+    wanted = theirs(folder, kind, {"input_ids": text()}).logits.numpy()
+    hidden = padded(text(), 0, 2)  # other tokens than padding's
+    assert np.abs(theirs(folder, kind, hidden).logits.numpy() - wanted).max() > 1e-3
+    for backend in BACKENDS:
+        found = np.asarray(transformula.load(folder, backend=backend, dtype="float64")(**hidden)["logits"])
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
+
+
+def test_the_factor_of_gemma_s_embeddings(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "GemmaModel", llama("GemmaModel"))
+    peer = transformers.GemmaModel.from_pretrained(folder, dtype=torch.bfloat16)
+    row = peer.embed_tokens.weight[3]
+    theirs_, ours = peer.embed_tokens(torch.tensor([3]))[0], (row.double() * math.sqrt(12)).bfloat16()
+    torch.testing.assert_close(theirs_, row * torch.tensor(math.sqrt(12), dtype=torch.bfloat16), rtol=0, atol=0)
+    assert not torch.equal(theirs_, ours)
+    model = transformula.load(folder, backend="torch", dtype="bfloat16")
+    found = model(input_ids=[[3]], output_hidden_states=True)["hidden_states"][0][0, 0]
+    torch.testing.assert_close(found, ours, rtol=0, atol=0)

@@ -1,5 +1,6 @@
 """Where dropout stands and at which rate: each draw of a generated module in training is one of the library's."""
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,7 +11,7 @@ import transformers
 from torch.nn import functional as F
 
 import transformula
-from tests.specs import test_albert, test_deberta
+from tests.specs import test_albert, test_deberta, test_llama
 from tests.specs.configs import TINY
 from tests.specs.peers import saved
 
@@ -50,6 +51,9 @@ DECODERS: dict[str, dict[str, Any]] = {
     "BertLMHeadModel": {**BERT, "is_decoder": True},
 }  # fmt: skip
 KINDS = [f"{family}{head}" for family in FAMILIES for head in HEADS]
+LLAMA = {**test_llama.TINY, "head_dim": 4, "attention_dropout": WEIGHTS}
+FAMILIES["Llama"] = {**LLAMA, "classifier_dropout": HEAD}
+KINDS += ["LlamaForCausalLM", "LlamaForTokenClassification"]
 ONE_TOKEN = ("ForSequenceClassification", "ForNextSentencePrediction")
 """Heads that read the first token: our last block draws for its row only, where the library draws for all."""
 
@@ -133,6 +137,13 @@ def test_rates_of_zero_leave_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "dropout_p" not in source
     assert "self.training" not in source
     assert "It has no dropout" in source
+
+
+@pytest.mark.parametrize("kind", ["Gemma2ForCausalLM", "Gemma2ForTokenClassification"])
+def test_capped_scores_of_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
+    """They are no fused attention: the weights are dropped with their groups as an axis."""
+    found, wanted = both(monkeypatch, tmp_path, kind, {**LLAMA, "hidden_dropout": HEAD})
+    assert [(rate, math.prod(shape)) for rate, shape in found] == [(rate, math.prod(shape)) for rate, shape in wanted]
 
 
 TALKING = {**V1, "pos_att_type": "c2p|p2c", "talking_head": True}

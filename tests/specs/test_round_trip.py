@@ -10,9 +10,11 @@ import transformers
 import transformula
 from tests.specs.configs import TINY
 from tests.specs.peers import agree, batch, saved
+from tests.specs.test_llama import TINY as LLAMA
 
 SIZES = {
     "MPNet": {key: value for key, value in TINY.items() if key != "type_vocab_size"},
+    **{family: {**LLAMA, "head_dim": 4} for family in ("Llama", "Qwen2", "Gemma2")},
     "DistilBert": {"vocab_size": 31, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 20},
     "GPT2": {"vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3},
     "OpenAIGPT": {"vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3},
@@ -21,6 +23,7 @@ FAMILIES = ("Bert", "Roberta", "Electra", "Albert", "Deberta", "DebertaV2", "MPN
 CASES = [
     *((family, head) for family in FAMILIES for head in ("Model", "ForMaskedLM")),
     *((family, head) for family in ("GPT2", "OpenAIGPT") for head in ("Model", "LMHeadModel")),
+    *((family, "ForCausalLM") for family in ("Llama", "Qwen2", "Gemma2")),
 ]
 
 

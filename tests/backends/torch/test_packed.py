@@ -24,6 +24,7 @@ PADDED = {
     "shaw": "a value has two lengths of one example outside attention",
     "deberta": "a value has two lengths of one example outside attention",
     "maps": "a value has two lengths of one example outside attention",
+    "gemma2": "a value has two lengths of one example outside attention",
     "shift": "a pick along a length by numbers of tokens",
     "scan": "a loop over a length",
     "meanings": "a pick by numbers that differ along other axes",
