@@ -123,7 +123,8 @@ def test_what_is_kept_is_named_and_told() -> None:
 
 
 def test_a_window_of_w_needs_the_w_before_less_one() -> None:
-    for name, wanted in (("window", (2, 2)), ("own_window", (2, 2)), ("alternating", (1, 1)), ("layers_apart", (2, None))):
+    windows = {"window": (2, 2), "own_window": (2, 2), "alternating": (1, 1), "layers_apart": (2, None)}
+    for name, wanted in windows.items():
         decoding = decoders.program(name).compiled.decoding
         assert decoding is not None
         assert {row.window for row in decoding.kept} == {wanted}
