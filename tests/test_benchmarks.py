@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import masks, passes
+from benchmarks import decode, masks, passes
 from tests.compiler import zoo
 from transformula.compiler.ir import Length
 from transformula.compiler.sizes import Sizes
@@ -48,3 +49,22 @@ def test_masks_are_measured_beside_attention_to_everything(way: str) -> None:
     assert list(found) == list(made)
     assert found["none"] == 1
     assert min(found.values()) > 0
+
+
+@pytest.mark.parametrize("model", decode.MODELS)
+def test_decoding_is_measured_for_all_who_are_here(model: str, tmp_path: Path) -> None:
+    import transformers
+
+    if model == "gpt2":
+        sizes = {"vocab_size": 40, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 16}
+        transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).save_pretrained(tmp_path)
+    else:
+        sizes = {"vocab_size": 40, "d_model": 12, "num_layers": 2, "num_heads": 3, "d_kv": 4, "d_ff": 16}
+        config = transformers.T5Config(**sizes, decoder_start_token_id=0)
+        transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
+    job = decode.Job(model, tmp_path, 2, 5, 4, 1)
+    found = decode.measured(dict(decode.prepared(job, ["transformers", "transformula numpy", "products", "reading"])), 1)
+    assert len(found) == 4
+    assert all(seconds > 0 for times in found.values() for seconds in times)
+    weights, size = decode.matrices(job)
+    assert size == 4 * sum(one.size for one in weights)
