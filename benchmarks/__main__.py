@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Mixed lengths, sorted or not, full, one sentence, passes, masks, decoding, spellings; the first failure's status."""
+    """Mixed lengths, sorted or not, full, one sentence, passes, masks, decoding, spellings; the first fault tells."""
     runs = [["encode", *more] for more in ([], ["--unsorted"], ["--full"], ["--one"])]
     for arguments in (*runs, ["passes"], ["masks"], ["decode"], ["decode", "--batch", "8"], ["spellings"]):
         status = subprocess.call([sys.executable, str(HERE / f"{arguments[0]}.py"), *arguments[1:]])
