@@ -14,7 +14,8 @@ X = rng(1).normal(size=(2, 3, 4))  # [batch, seq, d]
 Y = rng(2).normal(size=(2, 5, 4))  # [batch, key, d]
 P = softmax(rng(3).normal(size=(2, 3, 4)))
 HEAD = (
-    "from functions import {}\nconfig\n    d = 4\n    dk = 4\n    span = 4\n    offset = 9\n    place = 7\n    half = 2\n"
+    "from functions import {}\n"
+    "config\n    d = 4\n    dk = 4\n    span = 4\n    offset = 9\n    place = 7\n    half = 2\n"
 )
 erf = np.vectorize(math.erf)
 
