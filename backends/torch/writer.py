@@ -59,7 +59,10 @@ class TorchWriter(Writer):
     def is_ready(self, one: Node) -> bool:
         if one.op in ("const", "weight") or one in self.absorbed:
             return True
-        return one.op == "pick" and one.args[0].op == "weight" and self.weights.is_stack_pick(one)
+        return self._stacked(one)
+
+    def _enter(self, one: Node) -> bool:
+        return super()._enter(one) or (one in self.absorbed and one not in self.memo)  # it reads, though it has no line
 
     def value(self, one: Node) -> Value:
         if one not in self.memo and (one.op == "weight" or self._stacked(one)):
