@@ -11,7 +11,7 @@ import transformers
 from torch.nn import functional as F
 
 import transformula
-from tests.specs import test_albert, test_deberta, test_llama
+from tests.specs import test_albert, test_deberta, test_llama, test_modernbert
 from tests.specs.configs import TINY
 from tests.specs.peers import saved
 
@@ -32,6 +32,10 @@ DISTILBERT = {
 RATES = {
     "hidden_dropout_prob": HIDDEN, "attention_probs_dropout_prob": WEIGHTS, "pooler_dropout": 0.5, "cls_dropout": HEAD,
 }  # fmt: skip
+MODERNBERT = {
+    **test_modernbert.TINY, "embedding_dropout": HIDDEN, "attention_dropout": WEIGHTS, "mlp_dropout": 0.5,
+    "classifier_dropout": HEAD,
+}  # fmt: skip
 V2 = {**test_deberta.TINY, **test_deberta.V2, **RATES}
 V1 = {**test_deberta.TINY, **test_deberta.HUB, **RATES}
 HEADS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
@@ -43,7 +47,7 @@ GPT2 = {**GPT, "classifier_dropout": HEAD, "pad_token_id": 0}
 FAMILIES: dict[str, dict[str, Any]] = {
     "Bert": BERT, "Roberta": BERT, "XLMRoberta": BERT, "Camembert": BERT, "Data2VecText": BERT,
     "Electra": {**BERT, "embedding_size": 8}, "Albert": ALBERT, "DistilBert": DISTILBERT, "MPNet": BERT,
-    "Deberta": V1, "DebertaV2": V2,
+    "Deberta": V1, "DebertaV2": V2, "ModernBert": MODERNBERT,
 }
 DECODERS: dict[str, dict[str, Any]] = {
     "GPT2Model": GPT2, "GPT2LMHeadModel": GPT2, "GPT2ForTokenClassification": GPT2, "GPT2ForQuestionAnswering": GPT2,
