@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...compiler.ir import Node
+from . import slices
 from .values import Unsupported, Value
 
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ def segments(writer: RowWriter, kind: str, x: str, condition: str) -> str:
 def picked(writer: PackedWriter, one: Node) -> Value:
     """A pick: rows of tables for tokens, or slices."""
     base, keys = one.args[0], one["keys"]
-    if all(arg.op == "const" for arg in one.args[1:]):
-        return writer.sliced(one, writer.value(base))
+    found = slices.runs(one)
+    if found is not None:
+        return slices.sliced(writer.value(base), found)
     if not writer.hoisted(base) or len(keys) != 1:
         return general_pick(writer, one)
     index = writer.value(one.args[1])
