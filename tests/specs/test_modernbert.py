@@ -1,12 +1,19 @@
 """specs/modernbert.formula against the library's ModernBERT."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import transformers
 
-from tests.specs.peers import agree, batch, names_match, saved
+import transformula
+from tests.specs.peers import agree, batch, change_config, names_match, saved
+from tests.specs.test_losses import BACKENDS, close, theirs
+from transformula import TransformulaError
+from transformula.compiler.ir import walk_all
+from transformula.compiler.kernels import parts
 
 pytestmark = pytest.mark.usefixtures("no_islands")
 TINY: dict[str, Any] = {
@@ -77,3 +84,60 @@ def test_models(tmp_path: Path, kind: str) -> None:
 def test_unusual(tmp_path: Path, head: str, more: dict[str, Any]) -> None:
     made, kind = config(**more), f"ModernBertFor{head}"
     agree(saved(tmp_path, kind, made), kind, batch(made.vocab_size))
+
+
+def test_older_keys_of_rotation_and_windows(tmp_path: Path) -> None:
+    """Published files say global_rope_theta, local_rope_theta and global_attn_every_n_layers."""
+    rotation = {FULL: {"rope_type": "default", "rope_theta": 30.0}, LOCAL: {"rope_type": "default", "rope_theta": 2.0}}
+    folder = saved(tmp_path, "ModernBertModel", config(rope_parameters=rotation, **kinds(FULL, LOCAL, FULL)))
+    given = batch(31)
+    wanted = transformula.load(folder)(**given)["last_hidden_state"]
+    keys = json.loads((folder / "config.json").read_text())
+    del keys["rope_parameters"], keys["layer_types"]
+    keys |= {"global_rope_theta": 30.0, "local_rope_theta": 2.0, "global_attn_every_n_layers": 2, "cls_token_id": 2}
+    (folder / "config.json").write_text(json.dumps(keys))
+    model = transformula.load(folder)
+    np.testing.assert_array_equal(model(**given)["last_hidden_state"], wanted)
+    assert model.unused_config_keys == []
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    (kinds(FULL, "chunked_attention"), '"chunked_attention" is not a known layer_kind'),
+    ({"layer_types": [FULL]}, "layer_types has 1 value, but layers is 4"),
+    ({"classifier_pooling": "max"}, '"max" is not a known pooling'),
+    ({"hidden_size": 9}, "half = 1.5 is a size and must be a whole number"),
+    ({"rope_parameters": {FULL: {"rope_type": "linear", "factor": 2}}}, "full_attention.factor = 2 is not supported"),
+    ({"rope_parameters": {LOCAL: {"rope_type": "linear"}}}, '"linear" is not a known rotation'),
+    ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "rope_scaling.factor = 2.0 is not supported"),
+]
+
+
+@pytest.mark.parametrize(("more", "told"), WRONG, ids=str)
+def test_what_cannot_be(tmp_path: Path, more: dict[str, Any], told: str) -> None:
+    folder = saved(tmp_path, "ModernBertModel", config())
+    change_config(folder, **more)
+    with pytest.raises(TransformulaError, match=told):
+        transformula.load(folder)
+
+
+def test_sparse_prediction(tmp_path: Path) -> None:
+    """The loss of the labelled tokens alone, whatever number marks the others; the logits stay those of all tokens."""
+    given = {name: value[:2] for name, value in batch(31).items()}
+    marked = (given["attention_mask"] != 0) & (given["input_ids"] % 3 != 0)
+    folder = saved(tmp_path, "ModernBertForMaskedLM", config(sparse_prediction=True, sparse_pred_ignore_index=-7))
+    labels = np.where(marked, given["input_ids"], -7)
+    wanted = theirs(folder, "ModernBertForMaskedLM", {**given, "labels": labels}).loss
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**given, labels=labels)
+        close(found["loss"], wanted, backend)
+        assert found["logits"].shape == (2, 7, 31)
+
+
+def test_what_the_passes_find(tmp_path: Path) -> None:
+    """Each attention is one fused node; a full first layer has no mask, the keys of the others are between bounds."""
+    kind = "ModernBertForMaskedLM"
+    program = transformula.load(saved(tmp_path, kind, config(**kinds(FULL, LOCAL, LOCAL, FULL)))).program
+    nodes = list(walk_all(program.graph.roots))
+    found = [parts(one) for one in nodes if one.op == "kernel" and one["name"] == "attention"]
+    assert sorted({"first", "stop", "see"} & set(one) for one in found) == [set(), {"first", "stop"}]
+    assert {"layer_norm", "gelu", "merge"} <= {line.rule for line in program.ledger.lines if line.fired}

@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import transformers
 
 import transformula
 from tests.specs.peers import agree, batch, change_config, names_match, saved
-from tests.specs.test_losses import BACKENDS, close, theirs
+from tests.specs.test_gpt_neox import loss_and_states, turned
 from transformula import TransformulaError
 
 pytestmark = pytest.mark.usefixtures("no_islands")
@@ -29,10 +28,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "PhiForSequenceClassification": {"num_labels": 5, "pad_token_id": 4},
     "PhiForTokenClassification": {"num_labels": 1},
 }
-
-
-def turned(share: float, **more: Any) -> dict[str, Any]:
-    return {"rope_parameters": {"rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": share, **more}}
 
 
 UNUSUAL: list[dict[str, Any]] = [
@@ -70,21 +65,9 @@ def test_unusual(tmp_path: Path, more: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_loss_states_and_attention(tmp_path: Path, tied: bool) -> None:
+def test_loss_and_states(tmp_path: Path, tied: bool) -> None:
     folder = saved(tmp_path, "PhiForCausalLM", config(tie_word_embeddings=tied))
-    given = {name: value[:2] for name, value in batch(31).items()}
-    labels = np.where(given["attention_mask"] * (given["input_ids"] > 4) != 0, given["input_ids"], -100)
-    wanted = theirs(folder, "PhiForCausalLM", {**given, "labels": labels}, output_hidden_states=True, output_attentions=True)
-    for backend in BACKENDS:
-        model = transformula.load(folder, backend=backend, dtype="float64")
-        found = model(**given, labels=labels, output_hidden_states=True, output_attentions=True)
-        close(found["loss"], wanted.loss, backend)
-        for name in ("hidden_states", "attentions"):
-            assert len(found[name]) == len(wanted[name])
-            for ours, other in zip(found[name], wanted[name], strict=True):
-                for row, length in enumerate((7, 4)):
-                    place = (row, ..., slice(length), slice(length if name == "attentions" else None))
-                    np.testing.assert_allclose(np.asarray(ours)[place], other.numpy()[place], rtol=0, atol=1e-10)
+    loss_and_states(folder, "PhiForCausalLM")
 
 
 def test_older_keys_of_rotation(tmp_path: Path) -> None:
@@ -103,4 +86,3 @@ def test_what_the_recogniser_finds(tmp_path: Path) -> None:
     program = transformula.load(saved(tmp_path, "PhiForCausalLM", config())).program
     fired = {line.rule for line in program.ledger.lines if line.fired}
     assert fired >= {"attention", "layer_norm", "gelu_tanh", "bounds"}
-    assert torch is not None
