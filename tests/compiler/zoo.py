@@ -345,6 +345,32 @@ axes ffn = 5
         IDS + "h[pair] = [u[seq = 0]; mean[seq](u)][d → pair], t[seq, d] = u[d → head dk][head dk → d] + 1\n"
         "    where u = E[vocab = tokens]\n" + EMBED,
     ),
+    "runs": spec(
+        "gelu",
+        """block Turn(x[seq, d]) → [seq, d] = [y[d = quarter + index(quarter)] - a; a * 2; gelu(rest)][quarter left → d]
+    where y    = x @ W
+          a    = y[d = index(quarter)]
+          rest = y[d = 2 * quarter + index(left)]
+    weights W : [d → d]
+axes quarter = 3
+axes left = 6
+"""
+        + IDS
+        + """h[seq, d] = x[layers], back[seq, d] = u[d = d - 1 - index(d)] + u, """
+        + """odd[seq, quarter] = u[d = 2 * index(quarter) + 1], """
+        + """corner[seq, quarter, left] = v[head = 2 - index(quarter), d = index(left) + 5], some[quarter, d] = """
+        + """B[bucket = index(quarter) + 1], last[seq, quarter] = (x[layers] * 2)[d = 9 + index(quarter)]
+    where u = E[vocab = tokens] @ V
+          v[head, seq, d] = u * (index(head) + 1)
+          x[0] = u
+          for l in layers:
+              x[l + 1] = x[l] + turn[l](x[l])
+    uses turn[layers] : Turn
+    weights E : [vocab, d]
+            V : [d → d]
+            B : [bucket, d]
+""",
+    ),
     "turned": spec(
         "",
         "model M(tokens[seq] as input_ids, weight[d] as weight = 1) → h[d, seq] = E[vocab = tokens] ⊙ weight, "
@@ -422,6 +448,8 @@ def modules() -> str:
 LLAMA = {"vocab": 20, "d": 12, "layers": 2, "head": 6, "kv": 3, "ffn": 10, "dk": 4}
 BERT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "ffn": 10, "place": 16, "segment": 3}
 GPT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "place": 16}
+MODERNBERT = {"vocab": 20, "d": 12, "layers": 4, "head": 3, "ffn": 10, "around": 5, "pooled": "mean"}
+NEOX = {"vocab": 20, "d": 16, "layers": 2, "head": 2, "ffn": 10, "share": 0.5}
 SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("bert", "Bert", BERT),
     "mlm": ("bert", "BertForMaskedLM", BERT),
@@ -438,6 +466,9 @@ SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("llama", "LlamaForCausalLM", LLAMA),
     "qwen3": ("qwen3", "Llama", {**LLAMA, "slides": True, "width": 3, "upper": 1}),
     "gemma2": ("gemma2", "LlamaForSequenceClassification", {**LLAMA, "w": 3, "cap": 2}),
+    "modernbert": ("modernbert", "BertForSequenceClassification", MODERNBERT),
+    "gpt_neox": ("gpt_neox", "LlamaForCausalLM", NEOX),
+    "phi": ("phi", "LlamaForCausalLM", {**NEOX, "kv": 1, "normed": True}),
 }
 NAMES = (*ZOO, *SHIPPED)
 

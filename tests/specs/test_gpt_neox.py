@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import transformula
 from tests.specs.peers import agree, batch, change_config, names_match, saved
+from tests.specs.test_dropout import both
 from tests.specs.test_losses import BACKENDS, close, theirs
 from transformula import TransformulaError
 
@@ -143,3 +144,12 @@ def test_what_the_recogniser_finds(tmp_path: Path) -> None:
     program = transformula.load(saved(tmp_path, "GPTNeoXForCausalLM", config())).program
     fired = {line.rule for line in program.ledger.lines if line.fired}
     assert fired >= {"attention", "layer_norm", "gelu", "bounds"}
+
+
+@pytest.mark.parametrize("kind", ["GPTNeoXModel", "GPTNeoXForCausalLM", "GPTNeoXForTokenClassification"])
+@pytest.mark.parametrize("beside", [True, False])
+def test_dropout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, beside: bool) -> None:
+    rates = {"hidden_dropout": 0.125, "attention_dropout": 0.25, "classifier_dropout": 0.375}
+    found, wanted = both(monkeypatch, tmp_path, kind, {**TINY, **rates, "use_parallel_residual": beside})
+    assert found == wanted
+    assert len(wanted) == 1 + 2 * 3 + (kind == "GPTNeoXForTokenClassification")

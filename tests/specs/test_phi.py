@@ -9,6 +9,7 @@ import transformers
 
 import transformula
 from tests.specs.peers import agree, batch, change_config, names_match, saved
+from tests.specs.test_dropout import both
 from tests.specs.test_gpt_neox import loss_and_states, turned
 from transformula import TransformulaError
 
@@ -86,3 +87,11 @@ def test_what_the_recogniser_finds(tmp_path: Path) -> None:
     program = transformula.load(saved(tmp_path, "PhiForCausalLM", config())).program
     fired = {line.rule for line in program.ledger.lines if line.fired}
     assert fired >= {"attention", "layer_norm", "gelu_tanh", "bounds"}
+
+
+@pytest.mark.parametrize("kind", ["PhiModel", "PhiForCausalLM", "PhiForTokenClassification"])
+def test_dropout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
+    rates = {"resid_pdrop": 0.125, "embd_pdrop": 0.5, "attention_dropout": 0.25}
+    found, wanted = both(monkeypatch, tmp_path, kind, {**TINY, **rates})
+    assert found == wanted
+    assert len(wanted) == 1 + 2 * 3 + (kind == "PhiForTokenClassification")
