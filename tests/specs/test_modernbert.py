@@ -104,7 +104,7 @@ def test_older_keys_of_rotation_and_windows(tmp_path: Path) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     (kinds(FULL, "chunked_attention"), '"chunked_attention" is not a known layer_kind'),
     ({"layer_types": [FULL]}, "layer_types has 1 value, but layers is 4"),
-    ({"classifier_pooling": "max"}, '"max" is not a known pooling'),
+    ({"classifier_pooling": "max"}, '"max" is not a known pooled_by'),
     ({"hidden_size": 9}, "half = 1.5 is a size and must be a whole number"),
     ({"rope_parameters": {FULL: {"rope_type": "linear", "factor": 2}}}, "full_attention.factor = 2 is not supported"),
     ({"rope_parameters": {LOCAL: {"rope_type": "linear"}}}, '"linear" is not a known rotation'),
