@@ -12,7 +12,7 @@ from dataclasses import replace
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Node, Origin, const, walk
 from ...compiler.passes.parameters import has_weight, is_parameter, stack_picks
-from . import einsum, expressions, loops, reshaping, slices, softmax
+from . import branching, einsum, expressions, loops, reshaping, slices, softmax
 from .literals import literal, number
 from .mangling import Names, comment
 from .parameters import Parameters
@@ -37,6 +37,8 @@ class Writer:
         self.defaults: dict[Node, Callable[[], Value]] = {}  # of optional inputs, written when they are needed
         self._told: tuple[str, int] | None = None
         self.readers: dict[Node, int] = {}
+        self.chosen: dict[Node, str] = {}  # conditions of steps: the variable that holds them
+        self.sides: dict[Node, tuple[list[Node], list[Node]]] = {}  # of selections: what each side alone needs
 
     # ------------------------------------------------------------------------------------------------- writing
 
@@ -67,9 +69,15 @@ class Writer:
         """Writes everything that the roots need, in order."""
         roots = tuple(roots)
         order = slices.read([one for one in walk(roots, enter=self._enter) if self._enter(one)], roots)
+        order = branching.arranged(self, order, roots)
         self._count_readers(order, roots)
         self.plan(order, roots)
-        for one in order:
+        within = branching.inside(self, order)
+        self.lines_of(one for one in order if one not in within)
+
+    def lines_of(self, nodes: Iterable[Node]) -> None:
+        """Writes nodes whose arguments are there."""
+        for one in nodes:
             if one not in self.memo and not self.is_ready(one):
                 self.memo[one] = self.made(one)
 
@@ -119,6 +127,8 @@ class Writer:
 
     def made(self, one: Node) -> Value:
         """Writes the node: its own line if it has a name or several readers, else text for its reader."""
+        if one in self.sides:
+            return branching.write(self, one)
         method: Callable[[Node], Value] | None = getattr(self, f"_{one.op}", None)
         if method is None:
             raise Unsupported(f"the operation {one.op} has no NumPy form")

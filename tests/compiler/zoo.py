@@ -371,6 +371,26 @@ axes left = 6
             B : [bucket, d]
 """,
     ),
+    "kinds": spec(
+        "attention, gelu",
+        """near[i: seq, j: key] = |i - j| ≤ 1
+block Attn(x[seq, d], bounded) → [seq, d] = heads @ W_O
+    where heads = attention[key if near or not bounded](Q, K, V)"""
+        + QKV
+        + IDS
+        + """h[seq, d] = x[5], k[seq, d] = y[5]
+    where x[0] = E[vocab = tokens]
+          y[0] = x[0] / 2
+          for l in 0..5:
+              z = x[l] + attn(x[l], l % 2 == 1)
+              w = (gelu(z @ V) + z if l == 1 or l == 4 else tanh(z)) if l > 0 else z
+              x[l + 1] = w if l ≠ 3 else x[l]
+              y[l + 1] = y[l] if l < 2 else w[d = d - 1 - index(d)]
+    uses attn : Attn
+    weights E : [vocab, d]
+            V : [d → d]
+""",
+    ),
     "turned": spec(
         "",
         "model M(tokens[seq] as input_ids, weight[d] as weight = 1) → h[d, seq] = E[vocab = tokens] ⊙ weight, "
