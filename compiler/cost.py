@@ -106,22 +106,14 @@ class Pricer:
 
     def _shares(self) -> dict[Node, Fraction]:
         """Of the steps of its loop the share in which a node is computed, where selections by the step leave it out."""
-        loops = {one["loop"]: one for one in self.order if one.op == "loop"}
-        selections = {}
-        for one in self.order:
-            if one.op == "map" and one["fn"] == "where" and steps.selects(one):
-                loop = loops.get(next(iter(one.args[0].free)))
-                found = None if loop is None else steps.truths(one.args[0], loop)
-                if loop is not None and found is not None:
-                    selections[one] = loop["loop"], found[loop["start"] :]
-        if not selections:
-            return {}
+        selections = steps.selections(self.order)
         shares: dict[Node, Fraction] = {}
-        for one, path in steps.paths(self.order, self.graph.roots, selections, _below).items():
+        for one, path in steps.paths(self.order, self.graph.roots, selections).items() if selections else ():
             for selection, side in path:
                 loop, truths = selections[selection]
-                if loop in one.free and truths:
-                    part = Fraction(sum(truth == (side == 1) for truth in truths), len(truths))
+                made = truths[loop["start"] :]
+                if loop["loop"] in one.free and made:
+                    part = Fraction(sum(truth == (side == 1) for truth in made), len(made))
                     shares[one] = shares.get(one, Fraction(1)) * part
         return shares
 
@@ -261,11 +253,6 @@ def is_view(one: Node) -> bool:
     return one.op in VIEWS or (
         one.op in ("pick", "history", "past") and not any(arg.axes for arg in _numbers(one))
     )
-
-
-def _below(one: Node) -> tuple[Node, ...]:
-    """The arguments of a node, and what a loop's body makes."""
-    return (*one.args, *one["body"]) if one.op == "loop" else one.args
 
 
 def _numbers(one: Node) -> tuple[Node, ...]:

@@ -57,11 +57,29 @@ def truths(one: Node, loop: Node) -> tuple[bool, ...] | None:
     return tuple(found)
 
 
+def selections(nodes: Iterable[Node]) -> dict[Node, tuple[Node, tuple[bool, ...]]]:
+    """The selections of a graph by the step of a loop: the loop, and what the condition is at each of its steps."""
+    nodes = list(nodes)
+    loops = {one["loop"]: one for one in nodes if one.op == "loop"}
+    found = {}
+    for one in nodes:
+        loop = loops.get(next(iter(one.args[0].free))) if selects(one) else None
+        known = None if loop is None else truths(one.args[0], loop)
+        if loop is not None and known is not None:
+            found[one] = loop, known
+    return found
+
+
+def below(one: Node) -> tuple[Node, ...]:
+    """The arguments of a node, and what a loop's body makes."""
+    return (*one.args, *one["body"]) if one.op == "loop" else one.args
+
+
 def paths(
     order: Sequence[Node],
     roots: Iterable[Node],
     selections: Collection[Node],
-    reads: Callable[[Node], Sequence[Node]],
+    reads: Callable[[Node], Sequence[Node]] = below,
 ) -> Mapping[Node, Path]:
     """The selections that all readers of a node stand below, for each that is read; an order has arguments first."""
     uses: dict[Node, list[Path]] = {root: [()] for root in roots}
@@ -71,9 +89,9 @@ def paths(
             continue
         path = found[one] = _common(uses[one])
         for side, arg in enumerate(reads(one)):
-            below = one in selections
-            if not below or side:  # what the condition is made of is known
-                uses.setdefault(arg, []).append((*path, (one, side)) if below else path)
+            chosen = one in selections
+            if not chosen or side:  # what the condition is made of is known
+                uses.setdefault(arg, []).append((*path, (one, side)) if chosen else path)
     return found
 
 

@@ -356,7 +356,7 @@ axes quarter = 3
 axes left = 6
 """
         + IDS
-        + """h[seq, d] = x[layers], back[seq, d] = u[d = d - 1 - index(d)] + u, """
+        + """h[seq, d] = x[layers], back[seq, d] = u[d = d - 1 - index(d)] + u[d = index(d) + 9 else 2], """
         + """odd[seq, quarter] = u[d = 2 * index(quarter) + 1], """
         + """corner[seq, quarter, left] = v[head = 2 - index(quarter), d = index(left) + 5], some[quarter, d] = """
         + """B[bucket = index(quarter) + 1], last[seq, quarter] = (x[layers] * 2)[d = 9 + index(quarter)]
