@@ -56,6 +56,8 @@ HARMLESS = frozenset((
     "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
     "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
     "use_cache", "use_return_dict",
+    "cls_token_id", "deterministic_flash_attn", "initializer_cutoff_factor", "reference_compile",
+    "repad_logits_with_grad",
 ))  # fmt: skip
 """Keys that say nothing about what the forward pass computes."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, TransformulaError
-from . import calls, choices, expressions, ir, joining, loops, reshape, wording
+from . import calls, choices, expressions, ir, joining, loops, reshape, vectors, wording
 from .ir import Axis
 from .values import (
     Builtin,
@@ -58,7 +58,7 @@ def select(scope: Scope, expr: s.Select) -> Value:
             if base == Choice(None)
             else "Leave the brackets away: it is the same everywhere.",
         )
-    return reshape.on_tensor(scope, base, expr)
+    return vectors.settled(reshape.on_tensor(scope, base, expr))
 
 
 # -------------------------------------------------------------------------------------------------- functions
@@ -261,17 +261,3 @@ def whole_inside(scope: Scope, value: Fraction | float, axis: Axis, expr: s.Node
             help="Counting starts at 0, and negative numbers do not count from the end.",
         )
     return int(value)
-
-
-# ------------------------------------------------------------------------------------------------------ values
-
-
-def entry_of_vector(scope: Scope, base: Tensor, expr: s.Select) -> Tensor | None:
-    """local[l]: an entry of a vector of config, which has one axis only, so that its name need not be said."""
-    option = scope.config.module.options.get(expr.base.name) if isinstance(expr.base, s.Name) else None
-    item = expr.items[0]
-    if option is None or option.index is None or len(expr.items) != 1 or not isinstance(item, s.PlainItem):
-        return None
-    if isinstance(item.value, s.Name) and not isinstance(scope.lookup(item.value.name), Counter | Tensor):
-        return None
-    return reshape.pick(scope, base, [s.EqualItem(item.span, option.index.axis, item.value)], expr)

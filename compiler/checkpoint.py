@@ -11,8 +11,8 @@ What a row means, when it says no layout of its own:
 
 A written layout always wins, and is exact: one group of axes per stored dimension, `1` for a dimension of one
 entry; `d'` is the out-side of `[d → d]`; in a fused row the one name that no weight has stands for the parts.
-An axis of a stack (`layer[layers]`) is a place in the name, `layer[l] : "….{l}.…"`, or, when the path has no
-brackets, an axis of the layout.
+An axis of a stack (`layer[layers]`) is a place in the name, `layer[l] : "….{l}.…"`, where counting may start later,
+`layer[l] : "….{l + 1}.…"`; or, when the path has no brackets, an axis of the layout.
 
 `path : also "name"` is a second home of a weight: files may hold either, or both with equal values. A row of
 a weight that this model does not use, or that config leaves out, is a name to skip.
@@ -41,7 +41,7 @@ __all__ = ["CheckpointMap", "Row", "checkpoint_rows", "find_block", "label", "ow
 
 MAX_DEPTH = 16
 ALSO = "also"
-PLACE = re.compile(r"\{([^{}]*)\}")
+PLACE = re.compile(r"\{([^{}+]*?)(?: ?\+ ?[0-9]{1,9})?\}")
 
 Parts: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -321,12 +321,9 @@ class _Flat:
         found: dict[str, None] = {}
         for block in self.module.checkpoints:
             for row in block.rows:
-                if (
-                    isinstance(row, s.Mapping)
-                    and row.include is not None
-                    and row.include.name != ALSO
-                    and row.stored
-                ):
+                base = row.include.name if isinstance(row, s.Mapping) and row.include is not None else None
+                entry = self.module.entries.get(base) if base is not None else None
+                if entry is not None and entry.definition.kind != "block" and row.stored:
                     found[row.stored] = None
         return tuple(found)
 

@@ -206,7 +206,7 @@ class Config:
         return [key for key, value in self.given.items() if key not in self.read and value is not None]
 
     def _find(self, name: str) -> Value:
-        from . import expressions  # the expression language evaluates config, too
+        from . import expressions, vectors  # the expression language evaluates config, too
         from .scope import config_scope
 
         if name in self.module.axes:
@@ -229,7 +229,7 @@ class Config:
         if files.is_constant(option.value, "required"):
             return self._required(option)
         if option.index is not None:
-            return expressions.option_vector(config_scope(self), option)
+            return vectors.by_formula(config_scope(self), option)
         if option.choice is not None and isinstance(option.value, s.Text):
             return self._choose(option, option.value.value, "")
         return expressions.lower_raw(config_scope(self), option.value)
@@ -291,14 +291,14 @@ class Config:
         )
 
     def _vector(self, option: s.Option, value: list[Any], key: str) -> Value:
-        from . import expressions
+        from . import vectors
         from .scope import config_scope
 
         if option.index is None:
             kind = _KINDS[self._default_kind(option)]
             raise self._wrong(option, value, key, f"{kind}, not a list")
         parts = [self._convert(option, one, f"{key}[{i}]") for i, one in enumerate(value)]
-        return expressions.given_vector(config_scope(self), option, parts, key)
+        return vectors.given(config_scope(self), option, parts, key)
 
     def _choose(self, option: s.Option, text: str, key: str) -> Value:
         from . import expressions

@@ -7,6 +7,7 @@
     attention with bounds (first, stop)      the pairs of rows and keys that lie within them
     rows put behind kept ones                the new rows, read and written
     inside a loop                            times the number of steps; what does not depend on the step: once
+    one side of a selection by the step      times the steps that choose it
 
 Values are float32, relations a byte an entry. What only weights go into is prepared once, when a model is loaded, and
 told apart. Where the plan has `unpad`, an example counts with its own length, else with the longest.
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from . import kernels, ops
+from . import kernels, ops, steps
 from .ir import Axis, Graph, Node, ordered, union
 from .passes.parameters import has_weight, of_any_number, parameters_among, stack_picks
 from .rules.algebra import number
@@ -53,8 +54,8 @@ class Cost:
             self.written + other.written,
         )
 
-    def __mul__(self, times: int) -> Cost:
-        return Cost(self.flops * times, self.products * times, self.read * times, self.written * times)
+    def __mul__(self, times: int | Fraction) -> Cost:
+        return Cost(*(int(number * times) for number in (self.flops, self.products, self.read, self.written)))
 
 
 NOTHING = Cost()
@@ -101,6 +102,20 @@ class Pricer:
         self.steps: dict[int, int] = {}
         for one in self.order:
             self._count_steps(one)
+        self.shares = self._shares()
+
+    def _shares(self) -> dict[Node, Fraction]:
+        """Of the steps of its loop the share in which a node is computed, where selections by the step leave it out."""
+        selections = steps.selections(self.order)
+        shares: dict[Node, Fraction] = {}
+        for one, path in steps.paths(self.order, self.graph.roots, selections).items() if selections else ():
+            for selection, side in path:
+                loop, truths = selections[selection]
+                made = truths[loop["start"] :]
+                if loop["loop"] in one.free and made:
+                    part = Fraction(sum(truth == (side == 1) for truth in made), len(made))
+                    shares[one] = shares.get(one, Fraction(1)) * part
+        return shares
 
     def _count_steps(self, one: Node) -> None:
         if one.op == "loop":
@@ -192,7 +207,7 @@ class Pricer:
         nodes: dict[Node, Cost] = {}
         prepared = NOTHING
         for one in self.order:
-            cost = self.once(one) * self.times(one)
+            cost = self.once(one) * self.times(one) * self.shares.get(one, 1)
             if one in self.static:
                 prepared += cost
             else:

@@ -359,38 +359,4 @@ def member(scope: Scope, expr: s.Member) -> Value:
     )
 
 
-def option_vector(scope: Scope, option: s.Option) -> Tensor:
-    """local[l: layers] = l % 2 == 0: a vector over an axis of config, from its formula."""
-    assert option.index is not None
-    axis = scope.need_axis(option.index.axis)
-    if option.index.index is not None:
-        scope.values[option.index.index.name] = Tensor(ir.index(axis))
-    made = tensor(scope, lower(scope, option.value), option.value)
-    return Tensor(ir.widen(made.node, axis))
-
-
-def given_vector(scope: Scope, option: s.Option, parts: Sequence[Value], key: str) -> Tensor:
-    """A vector of config.json, of the right length and of numbers or truth values."""
-    assert option.index is not None
-    axis = scope.need_axis(option.index.axis)
-    if len(parts) != axis.size:
-        raise scope.fail(
-            "C609",
-            f"config: {key} has {wording.count(len(parts), 'value')}, but {axis.name} is {axis.size}",
-            option.name.span,
-            help=f"Give one value per entry of {axis.name}.",
-        )
-    numbers = [one for one in parts if isinstance(one, bool | Fraction | float)]
-    if len(numbers) != len(parts):
-        raise scope.fail(
-            "C605",
-            f"config: {key} should hold numbers or truth values",
-            option.name.span,
-            help="A list of texts needs a choice table: name : table, with a row for each text.",
-        )
-    return Tensor(ir.table(numbers, axis))
-
-
-
-
 __all__ = ["MapAxes", "equation", "is_static", "lower", "lower_raw", "member", "tensor"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,12 @@ def concat(scope: Scope, expr: s.Concat) -> Value:
 
 
 def joined(scope: Scope, base: s.Concat, expr: s.Select) -> Tensor:
-    """[u; v; w][d → pair]: along d, into a new axis; a part without d is one entry."""
+    """[u; v; w][d → pair]: along d, into a new axis; a part without d is one entry.
+
+    [u; v][a b → dk]: each part along the one of several axes that it has.
+    """
     item = expr.items[0]
-    if not isinstance(item, s.RenameItem) or len(item.old) > 1 or len(item.new) != 1:
+    if not isinstance(item, s.RenameItem) or len(item.new) != 1:
         raise scope.fail(
             "A124",
             "a concatenation makes an axis of a new name: say along which axis, and what it is called",
@@ -40,29 +44,13 @@ def joined(scope: Scope, base: s.Concat, expr: s.Select) -> Tensor:
     parts = [expressions.tensor(scope, expressions.lower(scope, one), one) for one in base.parts]
     along: list[Axis | None] = []
     total = 0
-    for part in parts:
-        axis = scope.find(part, item.old[0].name) if item.old else None
+    for part, written in zip(parts, base.parts, strict=True):
+        axis = _along(scope, part, written, item)
         if part.node.kind == "bool" and any(p.node.kind != "bool" for p in parts):
-            raise arithmetic.truth_as_number(scope, base.parts[parts.index(part)])
+            raise arithmetic.truth_as_number(scope, written)
         along.append(axis)
         total += 1 if axis is None else reshape.fixed(scope, axis, item)
-    if item.old and all(axis is None for axis in along):
-        have = sorted({name for part in parts for name in wording.names(scope, part)})
-        raise scope.fail(
-            "A120",
-            f"no part has an axis `{item.old[0].name}`",
-            item.old[0].span,
-            because=wording.sides(scope, parts, base.parts),
-            help=scope.suggest(item.old[0].name, have)
-            or f"Write {wording.text(base)}[{have[0] if have else ''} → {item.new[0].name}].",
-        )
-    if item.old and item.old[0].name == item.new[0].name and any(a is not None for a in along):
-        raise scope.fail(
-            "A122",
-            f"a concatenation along `{item.old[0].name}` makes a longer axis, which needs a new name",
-            item.new[0].span,
-            help=f"For example {wording.text(base)}[{item.old[0].name} → pair].",
-        )
+    _all_there(scope, parts, base, item)
     known = scope.axis(item.new[0].name)
     if known is not None and known.size != total:
         told = " + ".join("1" if axis is None else str(axis.size) for axis in along)
@@ -77,3 +65,41 @@ def joined(scope: Scope, base: s.Concat, expr: s.Select) -> Tensor:
     if len(expr.items) == 1:
         return made
     return reshape.on_tensor(scope, made, replace(expr, items=expr.items[1:]))
+
+
+def _along(scope: Scope, part: Tensor, written: s.Expr, item: s.RenameItem) -> Axis | None:
+    """The one axis of those before the arrow that a part has; None if it is one entry."""
+    found = [(name, axis) for name in item.old if (axis := scope.find(part, name.name)) is not None]
+    if len(found) > 1:
+        names = " and ".join(f"`{name.name}`" for name, _ in found)
+        raise scope.fail(
+            "A122",
+            f"`{wording.text(written)}` has {names}: which one does it go along?",
+            found[1][0].span,
+            because=(scope.told(part, written),),
+            help="Each part goes along one axis: merge them first, or concatenate along one of them.",
+        )
+    return found[0][1] if found else None
+
+
+def _all_there(scope: Scope, parts: Sequence[Tensor], base: s.Concat, item: s.RenameItem) -> None:
+    """An error unless each axis before the arrow is a part's, and the one behind it is new."""
+    new = item.new[0].name
+    for old in item.old:
+        if all(scope.find(part, old.name) is None for part in parts):
+            have = sorted({name for part in parts for name in wording.names(scope, part)})
+            raise scope.fail(
+                "A120",
+                f"no part has an axis `{old.name}`",
+                old.span,
+                because=wording.sides(scope, parts, base.parts),
+                help=scope.suggest(old.name, have)
+                or f"Write {wording.text(base)}[{have[0] if have else ''} → {new}].",
+            )
+        if old.name == new:
+            raise scope.fail(
+                "A122",
+                f"a concatenation along `{new}` makes a longer axis, which needs a new name",
+                item.new[0].span,
+                help=f"For example {wording.text(base)}[{' '.join(one.name for one in item.old)} → pair].",
+            )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, TransformulaError
-from . import arithmetic, brackets, choices, expressions, ir, products, wording
+from . import arithmetic, brackets, choices, expressions, ir, products, vectors, wording
 from .ir import Axis, Node
 from .values import (
     MapAxes,
@@ -44,7 +44,7 @@ def on_tensor(scope: Scope, base: Tensor, expr: s.Select) -> Tensor:
     names = [item for item in expr.items if isinstance(item, s.PlainItem)]
     made = base
     if names:
-        entry = brackets.entry_of_vector(scope, base, expr)
+        entry = vectors.entry(scope, base, expr)
         if entry is not None:
             return entry
         if len(names) != len(expr.items):

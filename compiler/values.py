@@ -89,7 +89,9 @@ class Counter:
         made = ir.counter(self.loop)
         if self.scale != 1:
             made = ir.apply("*", made, ir.const(self.scale))
-        return made if self.offset == 0 else ir.apply("+", made, ir.const(self.offset))
+        if self.offset == 0:
+            return made
+        return ir.apply("+" if self.offset > 0 else "-", made, ir.const(abs(self.offset)))
 
 
 @dataclass(frozen=True)

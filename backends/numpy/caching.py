@@ -58,7 +58,7 @@ class Rows:
                 self.grow(max(most, 2 * self.room))
         before = self.stored
         self.count, self.stored = self.count + lengths, before + lengths
-        self.shift = self.dropped if self.window is None else np.repeat(self.dropped, lengths)
+        self.shift = np.repeat(self.dropped, lengths)
         if examples == 1:
             self.at = slice(int(before[0]), int(self.stored[0]))
         else:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...compiler.ir import Node
+from ...compiler.affine import form, greatest, least
+from ...compiler.ir import Axis, Node
+from . import slices
 from .values import Unsupported, Value
 
 if TYPE_CHECKING:
@@ -53,8 +55,9 @@ def segments(writer: RowWriter, kind: str, x: str, condition: str) -> str:
 def picked(writer: PackedWriter, one: Node) -> Value:
     """A pick: rows of tables for tokens, or slices."""
     base, keys = one.args[0], one["keys"]
-    if all(arg.op == "const" for arg in one.args[1:]):
-        return writer.sliced(one, writer.value(base))
+    found = slices.runs(one)
+    if found is not None:
+        return slices.sliced(writer.value(base), found)
     if not writer.hoisted(base) or len(keys) != 1:
         return general_pick(writer, one)
     index = writer.value(one.args[1])
@@ -92,9 +95,19 @@ def general_pick(writer: PackedWriter, one: Node) -> Value:
         if not index.lead and len(index.dims) == 1 and index.dims[0] not in others:
             at = base.dims.index(key)
             dims = (*base.dims[:at], index.dims[0], *base.dims[at + 1 :])
-            text = f"np.take({base.text}, {index.text}.astype(np.intp), axis={at + (1 if base.lead else 0)})"
+            place = at + (1 if base.lead else 0)
+            text = f"np.take({base.text}, {index.text}.astype(np.intp), axis={place})"
+            if not _surely_there(one.args[1], key):
+                writer.need("gather")
+                text = f"np.moveaxis(gather(np.moveaxis({base.text}, {place}, 0), {index.text}), 0, {place})"
             return Value(text, base.lead, dims, owned=True, wide=base.wide)
     raise Unsupported("a pick by numbers that differ along other axes")
+
+
+def _surely_there(place: Node, key: Axis) -> bool:
+    """Whether a number is surely a place along an axis."""
+    known = form(place)
+    return known is not None and least(known) >= 0 and isinstance(key.size, int) and greatest(known) < key.size
 
 
 def row_of_example(writer: RowWriter, one: Node) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...compiler.ir import Node, walk, walk_all
+from . import branching
 from .values import Unsupported, Value
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def write(writer: Writer, one: Node) -> Value:
         for carry in carries:
             if carry["slot"] == slot:
                 writer.memo[carry] = state
+    branching.announce(writer, one)
     variable = writer.counters[ident] = writer.names.fresh(one["name"] or "step")
     start = f"{one['start']}, " if one["start"] else ""
     writer.write(f"for {variable} in range({start}{writer.last_step(one, stop)}):")
@@ -48,7 +50,7 @@ def step(writer: Writer, one: Node, names: list[str], states: list[Value]) -> No
         text = writer.fit(value, state.lead, state.dims)
         if len(value.dims) < len(state.dims) or value.lead != state.lead:
             text = writer.broadcast(value, state.lead, state.dims)
-        if value.buffer is not None:  # the state outlives the step, and what the buffer holds does not
+        if value.buffer is not None or branching.is_selected(writer, part):  # the state outlives the step's memory
             text = writer.copied(text)
         new.append(Value(text, state.lead, state.dims))
     end_step(writer, one, names, new)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...compiler.ir import Axis, Node
 from ...compiler.kernels import SETTINGS
+from . import slices
 from .values import VIEWS, Unsupported, Value, transposed
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def writable(writer: PackedWriter, one: Node, arg: Node, value: Value) -> Value:
 
 def is_view(one: Node) -> bool:
     """Whether the value may be another one's memory: rows picked by computed numbers are memory of their own."""
-    return one.op in VIEWS and not (one.op == "pick" and one.args[1].op != "const")
+    return one.op in VIEWS and (one.op != "pick" or one.args[1].op == "const" or slices.runs(one) is not None)
 
 
 def copied(writer: PackedWriter, value: Value) -> Value:

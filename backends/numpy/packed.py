@@ -43,6 +43,7 @@ class PackedWriter(RowWriter):
         """Which value is read last where: it decides what may be overwritten."""
         flows = {one for one in order if one.op in VIEWS or one in self.absorbed or self._flows(one)}
         flows |= set(self.defaults)  # an input that is left out lies in its default's memory
+        flows |= set(self.sides)  # a selection lies in that of the side that is chosen
         self.last = last_reads(order, roots, flows)
         self.place = {one: number for number, one in enumerate(order)}
         if self.state_buffer is not None:  # a state's buffer is free once the step has read it for the last time
@@ -65,8 +66,9 @@ class PackedWriter(RowWriter):
 
     def made(self, one: Node) -> Value:
         """Writes the node, then frees the memory that it read for the last time."""
-        self.here = self.place.get(one, self.here)
+        here = self.here = self.place.get(one, self.here)
         found = super().made(one)
+        self.here = here
         if found.buffer is not None:
             self.buffers.hold(found.buffer, self.last.get(one, self.here))
         if one in self.place:

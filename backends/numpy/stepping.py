@@ -87,6 +87,11 @@ class StepWriter(PackedWriter):
             return Value(f"{self.rows_along(str(axis.size))}.count", "examples", (), wide=True)
         return super()._size(one)
 
+    def settled(self, one: Node, found: Value) -> Value:
+        if one.op == "append" and self.sides and not found.text.isidentifier():
+            return self.assigned(one, found)  # rows are kept in any case, not where a branch reads them
+        return super().settled(one, found)
+
     def _append(self, one: Node) -> Value:
         value = self.value(one.args[0])
         if value.lead != "rows":

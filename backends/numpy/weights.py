@@ -98,10 +98,11 @@ def table_entries(table: Table) -> Iterator[Entry]:
 
 
 def filled(template: str, places: Sequence[str], index: Sequence[int]) -> str:
-    """The stored name with numbers for its letters: "layer.{l}.weight" -> "layer.0.weight"."""
+    """The stored name with numbers for its letters: "layer.{l + 1}.weight" -> "layer.1.weight"."""
     for place, i in zip(places, index, strict=True):
         if place:
-            template = template.replace("{" + place + "}", str(i))
+            pattern = r"\{" + re.escape(place) + r"(?: ?\+ ?([0-9]+))?\}"
+            template = re.sub(pattern, lambda found, i=i: str(i + int(found[1] or 0)), template)  # type: ignore[misc]
     return template
 
 

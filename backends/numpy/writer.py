@@ -12,7 +12,7 @@ from dataclasses import replace
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Node, Origin, const, walk
 from ...compiler.passes.parameters import has_weight, is_parameter, stack_picks
-from . import einsum, expressions, loops, reshaping, softmax
+from . import branching, einsum, expressions, loops, reshaping, slices, softmax
 from .literals import literal, number
 from .mangling import Names, comment
 from .parameters import Parameters
@@ -37,6 +37,8 @@ class Writer:
         self.defaults: dict[Node, Callable[[], Value]] = {}  # of optional inputs, written when they are needed
         self._told: tuple[str, int] | None = None
         self.readers: dict[Node, int] = {}
+        self.chosen: dict[Node, str] = {}  # conditions of steps: the variable that holds them
+        self.sides: dict[Node, tuple[list[Node], list[Node]]] = {}  # of selections: what each side alone needs
 
     # ------------------------------------------------------------------------------------------------- writing
 
@@ -66,10 +68,16 @@ class Writer:
     def body(self, roots: Iterable[Node]) -> None:
         """Writes everything that the roots need, in order."""
         roots = tuple(roots)
-        order = [one for one in walk(roots, enter=self._enter) if self._enter(one)]
+        order = slices.read([one for one in walk(roots, enter=self._enter) if self._enter(one)], roots)
+        order = branching.arranged(self, order, roots)
         self._count_readers(order, roots)
         self.plan(order, roots)
-        for one in order:
+        within = branching.inside(self, order)
+        self.lines_of(one for one in order if one not in within)
+
+    def lines_of(self, nodes: Iterable[Node]) -> None:
+        """Writes nodes whose arguments are there."""
+        for one in nodes:
             if one not in self.memo and not self.is_ready(one):
                 self.memo[one] = self.made(one)
 
@@ -95,11 +103,11 @@ class Writer:
 
     def _count_readers(self, order: list[Node], roots: tuple[Node, ...]) -> None:
         for one in order:
-            for arg in one.args:
+            for arg in slices.reads(one):
                 self.readers[arg] = self.readers.get(arg, 0) + 1
             if one.op == "loop":
                 for part in walk(one["body"]):
-                    for arg in part.args:
+                    for arg in slices.reads(part):
                         self.readers[arg] = self.readers.get(arg, 0) + 1
         for root in roots:
             self.readers[root] = self.readers.get(root, 0) + 2
@@ -119,6 +127,8 @@ class Writer:
 
     def made(self, one: Node) -> Value:
         """Writes the node: its own line if it has a name or several readers, else text for its reader."""
+        if one in self.sides:
+            return branching.write(self, one)
         method: Callable[[Node], Value] | None = getattr(self, f"_{one.op}", None)
         if method is None:
             raise Unsupported(f"the operation {one.op} has no NumPy form")
@@ -325,8 +335,9 @@ class Writer:
     def _pick(self, one: Node) -> Value:
         base = self.value(one.args[0])
         keys = one["keys"]
-        if all(arg.op == "const" for arg in one.args[1:]) and not any(key.ragged for key in keys):
-            return self.sliced(one, base)
+        found = slices.runs(one)
+        if found is not None:
+            return slices.sliced(base, found)
         indices = [self.value(arg) for arg in one.args[1:]]
         at = tuple(dict.fromkeys(axis for value in indices for axis in value.dims))
         shared = tuple(axis for axis in base.dims if axis not in keys and axis in at)
@@ -336,16 +347,6 @@ class Writer:
         texts += [aligned(Value(f"np.arange({self.size(axis)})", "", (axis,)), "", at) for axis in shared]
         self.need("gather")
         return Value(f"gather({base.text}, {', '.join(texts)})", "", (*at, *rest), owned=True, wide=base.wide)
-
-    def sliced(self, one: Node, base: Value) -> Value:
-        """A pick by constant numbers: plain indexing."""
-        numbers = {key: int(arg["value"]) for key, arg in zip(one["keys"], one.args[1:], strict=True)}
-        marks = [":"] if base.lead else []
-        marks += [str(numbers[axis]) if axis in numbers else ":" for axis in base.dims]
-        while marks and marks[-1] == ":":
-            marks.pop()
-        dims = tuple(axis for axis in base.dims if axis not in numbers)
-        return Value(f"{base.wrapped}[{', '.join(marks)}]", base.lead, dims, buffer=base.buffer, wide=base.wide)
 
     # ------------------------------------------------------------------------------------------------- kernels
 

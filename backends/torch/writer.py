@@ -13,7 +13,7 @@ from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Length, Node, walk
 from ...compiler.passes.parameters import is_parameter
 from ..limits import checked_picks
-from ..numpy import loops
+from ..numpy import loops, slices
 from ..numpy.literals import number
 from ..numpy.mangling import Names
 from ..numpy.values import Unsupported, Value, aligned, transposed
@@ -59,7 +59,10 @@ class TorchWriter(Writer):
     def is_ready(self, one: Node) -> bool:
         if one.op in ("const", "weight") or one in self.absorbed:
             return True
-        return one.op == "pick" and one.args[0].op == "weight" and self.weights.is_stack_pick(one)
+        return self._stacked(one)
+
+    def _enter(self, one: Node) -> bool:
+        return super()._enter(one) or (one in self.absorbed and one not in self.memo)  # it reads, though it has no line
 
     def value(self, one: Node) -> Value:
         if one not in self.memo and (one.op == "weight" or self._stacked(one)):
@@ -216,8 +219,9 @@ class TorchWriter(Writer):
 
     def _pick(self, one: Node) -> Value:
         base, keys = self.value(one.args[0]), one["keys"]
-        if all(arg.op == "const" for arg in one.args[1:]) and not any(key.ragged for key in keys):
-            return self.sliced(one, base)
+        found = slices.runs(one)
+        if found is not None:
+            return slices.sliced(base, found, backwards=False)
         indices = [self._place(key, self.value(arg)) for key, arg in zip(keys, one.args[1:], strict=True)]
         if len(keys) == 1 and one.args[0].op == "weight" and len(base.dims) == 2 and base.dims[0] == keys[0]:
             text = indices[0].text

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from .. import ir, kernels, ops
+from .. import steps as by_step
 from ..affine import Form, constant, form
 from ..ir import Graph, Node
 
@@ -25,6 +26,8 @@ def windows(step: Graph, steps: Mapping[str, tuple[int, ...]]) -> Windows:
     back: dict[str, dict[int, int | None]] = {}
     readers: dict[Node, list[Node]] = {}
     nodes = step.nodes()
+    selections = by_step.selections(nodes)
+    paths = by_step.paths(nodes, step.roots, selections)
     for one in nodes:
         for arg in one.args:
             readers.setdefault(arg, []).append(one)
@@ -36,7 +39,13 @@ def windows(step: Graph, steps: Mapping[str, tuple[int, ...]]) -> Windows:
         number = one.args[1] if len(one.args) > 1 else None
         places = [int(number["value"])] if number is not None and number.op == "const" else range(count)
         for place in places:
-            reach = [_back(reader, one, number, place) for reader in readers.get(one, [])]
+            reach = [
+                _back(reader, one, number, place)
+                for reader in readers.get(one, [])
+                if number is None
+                or number.op != "counter"
+                or all(selections[made][1][place : place + 1] == (side == 1,) for made, side in paths.get(reader, ()))
+            ]
             mine = None if None in reach else max((far for far in reach if far is not None), default=0)
             found[place] = mine if place not in found else _wider(found[place], mine)
     made = {name: tuple(found.get(place) for place in range((*steps[name], 1)[0])) for name, found in back.items()}

@@ -1,18 +1,19 @@
 """fold_masks: the relation that attention (or a softmax) sees by, as bounds on the keys of each row and what is left.
 
-A relation that always holds goes. Bounds become the parts `first` and `stop` of an attention, so that a backend looks
-at the keys between them alone and makes no table of rows and keys; a condition that is no bound stays as `see`. A node
-whose rows surely see a key is marked `full`: it needs no guard against an empty row. Precondition of each fact: its
-proof from 0 ≤ index < length, for every length; of a bound: it knows the axes of the row alone.
+Where the number of a step decides about the relation (layers of two kinds), each kind of step has an attention of its
+own. A relation that always holds goes. Bounds become the parts `first` and `stop` of an attention, so that a backend
+looks at the keys between them alone and makes no table of rows and keys; a condition that is no bound stays as `see`.
+A node whose rows surely see a key is marked `full`: it needs no guard against an empty row. Precondition of each fact:
+its proof from 0 ≤ index < length, for every length; of a bound: it knows the axes of the row alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ...grammar.diagnostics import Span
-from .. import ir, kernels, masks
+from .. import ir, kernels, masks, steps
 from ..affine import Form, extreme
 from ..ir import Axis, Graph, Node, Origin, Size
 from ..ledger import Ledger
@@ -34,10 +35,10 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
             continue
         span = graph.origins.get(one, Origin()).span
         lengths = masks.inhabited(graph, (axis for axis in one.axes if axis != one["axis"]))
-        made = (_attention if one["name"] == "attention" else _softmax)(one, lengths, ledger, span)
+        made = (_of_steps if one["name"] == "attention" else _softmax)(one, lengths, ledger, span)
         new[one] = ir.widen_to(made, one.axes)
-        for role, part in kernels.parts(made).items():
-            if role in ("first", "stop") and part not in graph.origins:
+        for role, part in _ends(made):
+            if part not in graph.origins:
                 named[part] = replace(graph.origins.get(one, Origin()), name=role)
     return substitute(replace(graph, origins={**named, **graph.origins}), new) if new else graph
 
@@ -48,6 +49,31 @@ def rows_of(one: Node) -> tuple[Axis, ...]:
     rows = [axis for axis in at["query"].axes if axis not in (*at["key"].axes, one["width"])]
     owners = [axis.owner for axis in (*rows, one["axis"]) if axis.owner is not None]
     return tuple(dict.fromkeys((*owners, *rows)))
+
+
+def _of_steps(one: Node, lengths: frozenset[Size], ledger: Ledger, span: Span | None) -> Node:
+    """An attention; where the number of a step decides what it sees, one for either decision."""
+    at = kernels.parts(one)
+    condition = next(steps.conditions(at["see"]), None)
+    if condition is None:
+        return _attention(one, lengths, ledger, span)
+    ledger.fired(NAME, "steps", "steps of two kinds: an attention for each", span)
+    attrs = {name: value for name, value in one.attrs.items() if name not in ("name", "roles")}
+    sides = []
+    for known in (True, False):
+        (see,) = ir.transform([at["see"]], lambda n, now=known: ir.const(now) if n is condition else n)  # type: ignore[misc]
+        made = _of_steps(kernels.make("attention", {**at, "see": see}, one.axes, **attrs), lengths, ledger, span)
+        sides.append(ir.widen_to(made, one.axes))
+    return ir.where(condition, *sides)
+
+
+def _ends(made: Node) -> Iterator[tuple[str, Node]]:
+    """The bounds of an attention, or of those for each kind of step."""
+    if made.op == "kernel":
+        yield from ((role, part) for role, part in kernels.parts(made).items() if role in ("first", "stop"))
+    else:
+        for arg in made.args[made.op == "map" :]:
+            yield from _ends(arg)
 
 
 def _attention(one: Node, lengths: frozenset[Size], ledger: Ledger, span: Span | None) -> Node:

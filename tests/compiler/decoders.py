@@ -94,6 +94,25 @@ CAUSAL: dict[str, str] = {
     weights E : [vocab, d]
 """,
     ),
+    "either": spec(
+        "attention, causal",
+        """block Attn(x[seq, d]) → [seq, d] = attention[key if causal](Q, K, V) @ W_O
+    where Q = x @ W_Q
+          K = (x @ W_K)[seq → key]
+          V = (x @ W_V)[seq → key]
+    weights W_Q, W_K, W_V : [d → head dk]
+            W_O : [head dk → d]
+"""
+        + IDS
+        + """logits[seq, vocab] = x[5] @[d] E
+    where x[0] = E[vocab = tokens]
+          for l in 0..5:
+              x[l + 1] = x[l] + (attn(x[l]) if l == 1 or l == 3 else tanh(x[l] @ V))
+    uses attn : Attn
+    weights E : [vocab, d]
+            V : [d → d]
+""",
+    ),
     "stripes": decoder(
         "attention[key if see](Q, K, V)", more="see[i: seq, j: key] = j ≤ i and ((i - j) % 2 == 0 or j < 2)"
     ),

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from transformula.backends.checkpoint_table import checkpoint_table, table_source
-from transformula.backends.numpy.weights import row_shape
+from transformula.backends.numpy.weights import row_shape, table_entries
 from transformula.compiler.checkpoint import CheckpointMap, checkpoint_rows
 from transformula.compiler.driver import check, compile_graph
 from transformula.grammar.diagnostics import TransformulaError
@@ -183,6 +183,62 @@ def test_numbers_choose_single_layers() -> None:
     assert "2 of 3 entries" in faults(SPEC + text.replace('    layer[1].W : "second"\n', ""))["K002"]
     assert "K003" in faults(SPEC + text.replace("layer[1].W", "layer[0].W"))
     assert "no entry 7" in faults(SPEC + text.replace("layer[1].W", "layer[7].W"))["K006"]
+
+
+LATER = """
+spec tiny
+config
+    d = 3
+    layers = 3
+    later = layers - 1
+
+block Layer(x[d]) → [d] = x @ W + b
+    weights W : [d → d]
+            b : [d]
+
+model M(x[seq, d]) → [seq, d] = h[layers]
+    where
+        h[0] = x
+        h[1] = first(x)
+        for l in 1..layers:
+            h[l + 1] = layer[l - 1](h[l])
+    uses first : Layer
+         layer[later] : Layer
+
+uses m : M
+
+model Head of m → out[seq, d] = 2 * m(x)
+
+checkpoint huggingface of Layer
+    W : "weight"
+    b : "bias"
+
+checkpoint huggingface of M
+    first : Layer "layers.0."
+    layer[l] : Layer "layers.{l + 1}."
+
+checkpoint huggingface of Head
+    m : M "model."
+"""
+"""Blocks have maps, which others include; stored numbers may start later."""
+
+
+def test_maps_of_blocks_and_numbers_that_start_later() -> None:
+    table = checkpoint_table(made(LATER, "M"))
+    assert stored(made(LATER, "M"))["layer[later].W"] == ("layers.{l + 1}.weight", (3, 3))
+    assert [name for _, _, name in table_entries(table)] == [
+        *("layers.0.weight", "layers.0.bias"),
+        *("layers.1.weight", "layers.2.weight", "layers.1.bias", "layers.2.bias"),
+    ]
+    assert ast.literal_eval(repr(table)) == table
+    assert made(LATER, "M").prefixes == made(LATER, "Head").prefixes == ("model.",), "a block's is no model's prefix"
+    spelled = LATER.replace("{l + 1}", "{l+1}")
+    assert [name for _, _, name in table_entries(checkpoint_table(made(spelled, "M")))][2:4] == [
+        "layers.1.weight",
+        "layers.2.weight",
+    ]
+    assert "`{l - 1}` in the stored name is no letter" in faults(LATER.replace("{l + 1}", "{l - 1}"), "M")["K006"]
+    assert "all entries `l` would be one" in faults(LATER.replace("{l + 1}", "1"), "M")["K006"]
 
 
 def test_a_stack_inside_a_tensor() -> None:

@@ -87,6 +87,35 @@ def test_lengths_are_not_concatenated() -> None:
     assert codes("model M(x[seq], y[seq]) → [both] = [x; y][seq → both]\n") == {"A123"}
 
 
+PARTS = "config\n    a = 2\n    b = 3\nmodel M(u[seq, a], v[b, seq]) → [seq, both] = [v; u; 7; v]{}\n"
+"""Parts along an axis each: v goes along b, u along a."""
+
+
+def test_parts_go_along_the_axis_that_they_have() -> None:
+    u, v = rng(3).normal(size=(2, 5, 2)), rng(4).normal(size=(2, 3, 5))
+    turned, sevens = v.transpose(0, 2, 1), np.full((2, 5, 1), 7.0)
+    wanted = np.concatenate([turned, u, sevens, turned], -1)
+    close(value(PARTS.format("[a b → both]"), u=u, v=v), wanted)
+    close(value(PARTS.format("[b a → both]"), u=u, v=v), wanted)
+
+
+def test_each_axis_of_a_concatenation_is_a_part_s() -> None:
+    assert codes(PARTS.format("[a b c → both]")) == {"A120"}
+    assert codes(PARTS.format("[a b → b]").replace("both]", "b]")) == {"A122"}
+    assert codes(PARTS.replace("[seq, a]", "[a, seq, b]").format("[a b → both]")) == {"A122"}
+
+
+def test_the_parts_of_a_vector_are_put_together_again() -> None:
+    """The halves of what a head turns, and the rest."""
+    text = (
+        "config\n    d = 7\n    half = 2\n    rest = 3\nmodel M(x[seq, d]) → [seq, d] = [b; a; c][half rest → d]\n"
+        "    where a = x[d = index(half)]\n          b = x[d = half + index(half)]\n"
+        "          c = x[d = d - 1 - index(rest)]\n"
+    )
+    x = rng(5).normal(size=(2, 4, 7))
+    close(value(text, x=x), x[..., [2, 3, 0, 1, 6, 5, 4]])
+
+
 def test_index_of_the_new_axis_is_its_own() -> None:
     text = f"{C}model M(u[d], v[d]) → [pair] = [u; v; u][d → pair] * index(pair)\n"
     close(value(text, u=U, v=V), np.concatenate([U, V, U], -1) * np.arange(12))

@@ -8,6 +8,7 @@ import pytest
 from tests.compiler.spec_tools import close, codes, lowered, rng, value, weight_values
 from transformula.compiler.config import Config, read_config
 from transformula.compiler.driver import check, load_module
+from transformula.compiler.ir import walk_all
 from transformula.grammar.diagnostics import TransformulaError
 
 X = rng(1).normal(size=(2, 3, 4))  # [batch, seq, d]
@@ -289,6 +290,23 @@ def test_a_vector_of_the_wrong_length() -> None:
 def test_a_bool_vector_chooses_at_run_time_but_both_sides_stay_one_loop() -> None:
     graph = lowered(VECTOR.format("l % 2 == 0", "2 * h[l] if local[layers = l] else h[l] + 1"))
     assert len([one for one in graph.nodes() if one.op == "loop"]) == 1
+
+
+def test_a_vector_that_config_knows_is_a_table() -> None:
+    for formula, wanted in (("l % 2 == 0", (True, False, True, False)), ("2 * l / 4", (0, 0.5, 1, 1.5))):
+        graph = lowered(VECTOR.format(formula, "h[l] * (1 if local[l] == local[0] else 2)"))
+        (made,) = {one for one in walk_all(graph.roots) if one.op == "table"}
+        assert made["values"] == wanted
+        assert not [one for one in walk_all(graph.roots) if one.op == "index"]
+
+
+def test_an_entry_that_a_number_chooses_is_config_s() -> None:
+    """So it decides what exists: the other branch is not looked at."""
+    text = VECTOR.format("l % 2 == 0", "h[l]").replace("= h[layers]", "= h[layers] if local[2] else nothing(x)")
+    close(value(text, x=np.ones((1, 1))), [[1.0]])
+    assert codes(text, None, None, layers=2) == {"I801"}
+    given = text.replace("= l % 2 == 0 as", "= true as")
+    close(value(given, x=np.ones((1, 1)), config={"layer_types": [False, False, True, False]}), [[1.0]])
 
 
 def test_presence_of_instances() -> None:

@@ -345,6 +345,52 @@ axes ffn = 5
         IDS + "h[pair] = [u[seq = 0]; mean[seq](u)][d → pair], t[seq, d] = u[d → head dk][head dk → d] + 1\n"
         "    where u = E[vocab = tokens]\n" + EMBED,
     ),
+    "runs": spec(
+        "gelu",
+        """block Turn(x[seq, d]) → [seq, d] = [y[d = quarter + index(quarter)] - a; a * 2; gelu(rest)][quarter left → d]
+    where y    = x @ W
+          a    = y[d = index(quarter)]
+          rest = y[d = 2 * quarter + index(left)]
+    weights W : [d → d]
+axes quarter = 3
+axes left = 6
+"""
+        + IDS
+        + """h[seq, d] = x[layers], back[seq, d] = u[d = d - 1 - index(d)] + u[d = index(d) + 9 else 2], """
+        + """odd[seq, quarter] = u[d = 2 * index(quarter) + 1], """
+        + """corner[seq, quarter, left] = v[head = 2 - index(quarter), d = index(left) + 5], some[quarter, d] = """
+        + """B[bucket = index(quarter) + 1], last[seq, quarter] = (x[layers] * 2)[d = 9 + index(quarter)]
+    where u = E[vocab = tokens] @ V
+          v[head, seq, d] = u * (index(head) + 1)
+          x[0] = u
+          for l in layers:
+              x[l + 1] = x[l] + turn[l](x[l])
+    uses turn[layers] : Turn
+    weights E : [vocab, d]
+            V : [d → d]
+            B : [bucket, d]
+""",
+    ),
+    "kinds": spec(
+        "attention, gelu",
+        """near[i: seq, j: key] = |i - j| ≤ 1
+block Attn(x[seq, d], bounded) → [seq, d] = heads @ W_O
+    where heads = attention[key if near or not bounded](Q, K, V)"""
+        + QKV
+        + IDS
+        + """h[seq, d] = x[5], k[seq, d] = y[5]
+    where x[0] = E[vocab = tokens]
+          y[0] = x[0] / 2
+          for l in 0..5:
+              z = x[l] + attn(x[l], l % 2 == 1)
+              w = (gelu(z @ V) + z if l == 1 or l == 4 else tanh(z)) if l > 0 else z
+              x[l + 1] = w if l ≠ 3 else x[l]
+              y[l + 1] = y[l] if l < 2 else w[d = d - 1 - index(d)]
+    uses attn : Attn
+    weights E : [vocab, d]
+            V : [d → d]
+""",
+    ),
     "turned": spec(
         "",
         "model M(tokens[seq] as input_ids, weight[d] as weight = 1) → h[d, seq] = E[vocab = tokens] ⊙ weight, "
@@ -422,6 +468,8 @@ def modules() -> str:
 LLAMA = {"vocab": 20, "d": 12, "layers": 2, "head": 6, "kv": 3, "ffn": 10, "dk": 4}
 BERT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "ffn": 10, "place": 16, "segment": 3}
 GPT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "place": 16}
+MODERNBERT = {"vocab": 20, "d": 12, "layers": 4, "head": 3, "ffn": 10, "around": 5, "pooled": "mean"}
+NEOX = {"vocab": 20, "d": 16, "layers": 2, "head": 2, "ffn": 10, "share": 0.5}
 SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("bert", "Bert", BERT),
     "mlm": ("bert", "BertForMaskedLM", BERT),
@@ -438,6 +486,9 @@ SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("llama", "LlamaForCausalLM", LLAMA),
     "qwen3": ("qwen3", "Llama", {**LLAMA, "slides": True, "width": 3, "upper": 1}),
     "gemma2": ("gemma2", "LlamaForSequenceClassification", {**LLAMA, "w": 3, "cap": 2}),
+    "modernbert": ("modernbert", "BertForSequenceClassification", MODERNBERT),
+    "gpt_neox": ("gpt_neox", "LlamaForCausalLM", NEOX),
+    "phi": ("phi", "LlamaForCausalLM", {**NEOX, "kv": 1, "normed": True}),
 }
 NAMES = (*ZOO, *SHIPPED)
 

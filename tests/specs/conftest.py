@@ -10,8 +10,11 @@ from transformers.models.deberta import modeling_deberta
 from transformers.models.deberta_v2 import modeling_deberta_v2
 from transformers.models.gemma import modeling_gemma
 from transformers.models.gemma2 import modeling_gemma2
+from transformers.models.gpt_neox import modeling_gpt_neox
 from transformers.models.llama import modeling_llama
 from transformers.models.mistral import modeling_mistral
+from transformers.models.modernbert import modeling_modernbert
+from transformers.models.phi import modeling_phi
 from transformers.models.qwen2 import modeling_qwen2
 from transformers.models.qwen3 import modeling_qwen3
 from transformers.models.t5 import modeling_t5
@@ -24,6 +27,9 @@ WITH_ROTATION = (
     modeling_qwen3,
     modeling_gemma,
     modeling_gemma2,
+    modeling_gpt_neox,
+    modeling_modernbert,
+    modeling_phi,
 )
 """Modules of the library that compute norms, softmax and angles in float32, whatever the model's numbers are."""
 

@@ -90,7 +90,7 @@ def test_every_head_is_causal_then(tmp_path: Path) -> None:
     assert np.abs(first[:, :3] - second[:, :3]).max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["albert", "distilbert", "mpnet", "deberta", "deberta-v2"])
+@pytest.mark.parametrize("kind", ["albert", "distilbert", "mpnet", "deberta", "deberta-v2", "modernbert"])
 @pytest.mark.parametrize("key", ["is_decoder", "add_cross_attention"])
 def test_who_cannot_be_a_decoder_says_so(tmp_path: Path, kind: str, key: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind, key: True}))

@@ -15,7 +15,8 @@ from tests.specs.peers import batch, change_config, saved
 from tests.specs.test_llama import TINY as LLAMA
 from tests.specs.test_losses import BACKENDS, config_of, theirs
 from transformula import TransformulaError
-from transformula.compiler.driver import compile_graph
+from transformula.compiler.config import Config
+from transformula.compiler.driver import compile_graph, load_module
 
 pytestmark = pytest.mark.usefixtures("no_islands")
 Array = NDArray[Any]
@@ -234,6 +235,37 @@ def test_groups_of_albert(tmp_path: Path) -> None:
         for layer in range(18):
             state = peer.encoder.albert_layer_groups[layer * 14 // 18].albert_layers[0](state, None)
     np.testing.assert_allclose(ours, state.numpy(), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("spec", ["gpt_neox", "phi"])
+def test_how_much_of_a_head_turns(spec: str) -> None:
+    sizes = {"hidden_size": 50, "num_attention_heads": 1}
+    for share, library, ours in ((0.58, 28, 29), (1 / 3, 16, 16), (0.29, 14, 14)):
+        config = Config(load_module(spec), {**sizes, "rope_parameters": {"partial_rotary_factor": share}})
+        assert (int(50 * share), config.effective()["first"]) == (library, ours)
+    thirds = Config(load_module(spec), {**sizes, "hidden_size": 3, "rope_parameters": {"partial_rotary_factor": 1 / 3}})
+    assert thirds.effective()["first"] == int(3 * (1 / 3)) == 1
+
+
+def test_the_token_that_modernbert_classifies(tmp_path: Path) -> None:
+    folder, ids = saved(tmp_path, "ModernBertForSequenceClassification", config_of("ModernBert")), text()
+    wanted = theirs(folder, "ModernBertForSequenceClassification", {"input_ids": ids}).logits.numpy()
+    given = padded(ids, 2, 1)
+    assert np.abs(theirs(folder, "ModernBertForSequenceClassification", given).logits.numpy() - wanted).max() > 1e-3
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**given)["logits"]
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=1e-10)
+
+
+def test_sparse_prediction(tmp_path: Path) -> None:
+    config = config_of("ModernBert", sparse_prediction=True)
+    folder, ids = saved(tmp_path, "ModernBertForMaskedLM", config), text()
+    labels = np.where(np.arange(4) < 3, ids, -100)
+    wanted = theirs(folder, "ModernBertForMaskedLM", {"input_ids": ids, "labels": labels})
+    assert wanted.logits.shape == (3, 31)
+    same_loss(folder, {"input_ids": ids, "labels": labels}, float(wanted.loss))
+    found = transformula.load(folder, dtype="float64")(ids, labels=labels)["logits"]
+    np.testing.assert_allclose(found[0, :3], wanted.logits.numpy(), rtol=0, atol=1e-10)
 
 
 def test_places_with_given_embeddings(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Where dropout stands and at which rate: each draw of a generated module in training is one of the library's."""
 
 import math
-from collections import Counter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,7 +10,7 @@ import transformers
 from torch.nn import functional as F
 
 import transformula
-from tests.specs import test_albert, test_deberta, test_llama
+from tests.specs import test_albert, test_deberta, test_llama, test_modernbert
 from tests.specs.configs import TINY
 from tests.specs.peers import saved
 
@@ -32,6 +31,10 @@ DISTILBERT = {
 RATES = {
     "hidden_dropout_prob": HIDDEN, "attention_probs_dropout_prob": WEIGHTS, "pooler_dropout": 0.5, "cls_dropout": HEAD,
 }  # fmt: skip
+MODERNBERT = {
+    **test_modernbert.TINY, "embedding_dropout": HIDDEN, "attention_dropout": WEIGHTS, "mlp_dropout": 0.5,
+    "classifier_dropout": HEAD,
+}  # fmt: skip
 V2 = {**test_deberta.TINY, **test_deberta.V2, **RATES}
 V1 = {**test_deberta.TINY, **test_deberta.HUB, **RATES}
 HEADS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
@@ -43,7 +46,7 @@ GPT2 = {**GPT, "classifier_dropout": HEAD, "pad_token_id": 0}
 FAMILIES: dict[str, dict[str, Any]] = {
     "Bert": BERT, "Roberta": BERT, "XLMRoberta": BERT, "Camembert": BERT, "Data2VecText": BERT,
     "Electra": {**BERT, "embedding_size": 8}, "Albert": ALBERT, "DistilBert": DISTILBERT, "MPNet": BERT,
-    "Deberta": V1, "DebertaV2": V2,
+    "Deberta": V1, "DebertaV2": V2, "ModernBert": MODERNBERT,
 }
 DECODERS: dict[str, dict[str, Any]] = {
     "GPT2Model": GPT2, "GPT2LMHeadModel": GPT2, "GPT2ForTokenClassification": GPT2, "GPT2ForQuestionAnswering": GPT2,
@@ -155,9 +158,8 @@ def test_deberta_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys: dict[s
     assert [(rate, sorted(shape)) for rate, shape in found] == [(rate, sorted(shape)) for rate, shape in wanted]
 
 
-def test_the_convolution_of_deberta_is_drawn_at_each_layer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It is computed in the loop and chosen at the first layer, so the draws of later ones go nowhere."""
+def test_the_convolution_of_deberta_is_drawn_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is chosen at the first layer, and computed there alone."""
     keys = {**V2, "num_hidden_layers": 3, "conv_kernel_size": 3}
     found, wanted = both(monkeypatch, tmp_path, "DebertaV2Model", keys)
-    assert Counter(found) - Counter(wanted) == {(HIDDEN, (2, 6, 12)): 2}
-    assert not Counter(wanted) - Counter(found)
+    assert found == wanted

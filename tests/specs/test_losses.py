@@ -37,8 +37,11 @@ CONFIGS: dict[str, Any] = {
         conv_act="gelu",
     ),
     "Deberta": transformers.DebertaConfig(**SMALL, relative_attention=True, pos_att_type=["c2p", "p2c"]),
+    "ModernBert": transformers.ModernBertConfig(
+        **{k: v for k, v in SMALL.items() if k != "type_vocab_size"}, local_attention=2, pad_token_id=1
+    ),
 }
-WITHOUT_SEGMENTS = ("DistilBert", "MPNet", "Roberta")
+WITHOUT_SEGMENTS = ("DistilBert", "MPNet", "ModernBert", "Roberta")
 ROWS = (0, 1)
 """Examples that are padded on the right only: the library's losses count what stands on the left of others."""
 

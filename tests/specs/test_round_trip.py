@@ -12,18 +12,23 @@ from tests.specs.configs import TINY
 from tests.specs.peers import agree, batch, saved
 from tests.specs.test_llama import TINY as LLAMA
 
+NO_TYPES = {key: value for key, value in TINY.items() if key != "type_vocab_size"}
 SIZES = {
-    "MPNet": {key: value for key, value in TINY.items() if key != "type_vocab_size"},
+    "MPNet": NO_TYPES,
     **{family: {**LLAMA, "head_dim": 4} for family in ("Llama", "Qwen2", "Gemma2")},
     "DistilBert": {"vocab_size": 31, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 20},
     "GPT2": {"vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3},
     "OpenAIGPT": {"vocab_size": 31, "n_embd": 12, "n_layer": 2, "n_head": 3},
+    "ModernBert": {**NO_TYPES, "pad_token_id": 0, "local_attention": 4},
+    "GPTNeoX": {**NO_TYPES, "hidden_size": 24},
+    "Phi": {**NO_TYPES, "hidden_size": 24},
 }
-FAMILIES = ("Bert", "Roberta", "Electra", "Albert", "Deberta", "DebertaV2", "MPNet", "DistilBert")
+FAMILIES = ("Bert", "Roberta", "Electra", "Albert", "Deberta", "DebertaV2", "MPNet", "DistilBert", "ModernBert")
 CASES = [
     *((family, head) for family in FAMILIES for head in ("Model", "ForMaskedLM")),
     *((family, head) for family in ("GPT2", "OpenAIGPT") for head in ("Model", "LMHeadModel")),
     *((family, "ForCausalLM") for family in ("Llama", "Qwen2", "Gemma2")),
+    *((family, head) for family in ("GPTNeoX", "Phi") for head in ("Model", "ForCausalLM")),
 ]
 
 

@@ -21,7 +21,9 @@ ENCODERS = {
     "DebertaV2": "sbert over deberta_v2",
     "MPNet": "sbert over mpnet",
     "DistilBert": "sbert over distilbert",
+    "ModernBert": "sbert over modernbert",
 }
+MORE = {"ModernBert": {"pad_token_id": 0, "local_attention": 4}}
 
 
 @pytest.mark.usefixtures("no_islands")
@@ -29,7 +31,7 @@ ENCODERS = {
 @pytest.mark.parametrize("family", ENCODERS)
 def test_sentences(tmp_path: Path, family: str, mode: Any) -> None:
     """The sentence models of sbert.formula are taken over the encoder that the folder holds."""
-    config = getattr(transformers, f"{family}Config")(**TINY)
+    config = getattr(transformers, f"{family}Config")(**TINY, **MORE.get(family, {}))
     folder = saved(tmp_path, f"{family}Model", config)
     kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
     (folder / "modules.json").write_text(json.dumps([{"path": path, "type": f"models.{kind}"} for path, kind in kinds]))

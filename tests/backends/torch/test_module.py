@@ -303,6 +303,37 @@ def test_layers_are_a_loop_and_kernels_are_fused() -> None:
     assert len(deep.splitlines()) == len(source.splitlines())
 
 
+@both
+def test_what_two_read_is_computed_once(layout: str) -> None:
+    """Also where the result itself is a product and a bias, which are one call."""
+    text = zoo.spec(
+        "gelu",
+        zoo.IDS + "y[seq, d] = (z * u + u) @ V + c\n"
+        "    where u = E[vocab = tokens] @ W\n          z = tanh(u)\n"
+        "    weights E : [vocab, d]\n            W, V : [d → d]\n            c : [d]\n",
+    )
+    source = program(text, layout).source
+    assert source.count("F.linear(") == 2
+    assert source.count(".tanh()") == 1
+
+
+def test_layers_of_two_kinds_are_branches() -> None:
+    """A module that is exported or compiled as one graph has the attention of each layer's kind, and no other."""
+    made = program("kinds")
+    module = model("kinds")
+    assert made.source.count("if chosen[l]:") == 1
+    given = tensors(zoo.inputs("kinds"))
+    compiled: Any = torch.compile(module, fullgraph=True, backend="aot_eager")
+    exported = torch.export.export(module, (given["input_ids"],), {"attention_mask": given["attention_mask"]})
+    with torch.no_grad():
+        wanted = module(**given)
+        for found in (compiled(**given), exported.module()(given["input_ids"], attention_mask=given["attention_mask"])):
+            for name, value in wanted.items():
+                torch.testing.assert_close(found[name], value, rtol=0, atol=1e-12)
+    calls = [str(one.target) for one in exported.graph.nodes if "scaled_dot_product" in str(one.target)]
+    assert len(calls) == 5  # a window over so short a text is one block
+
+
 # --- folders -------------------------------------------------------------------------------------------------
 
 SHAPES: list[dict[str, Any]] = [
