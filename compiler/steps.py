@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import TypeAlias
 
 from . import ir
 from .ir import Node, walk
+from .ops import FUNCTIONS
 
 Path: TypeAlias = tuple[tuple[Node, int], ...]
 """The selections around a node, each with the argument below which it stands: 1 if the condition holds, 2 if not."""
@@ -73,6 +75,24 @@ def selections(nodes: Iterable[Node]) -> dict[Node, tuple[Node, tuple[bool, ...]
 def below(one: Node) -> tuple[Node, ...]:
     """The arguments of a node, and what a loop's body makes."""
     return (*one.args, *one["body"]) if one.op == "loop" else one.args
+
+
+def computed(one: Node) -> Node:
+    """What a node is where that is known: an entry of a table, a function of numbers, the side that is chosen."""
+    if one.op == "pick" and one.args[0].op == "table" and one.args[1].op == "const":
+        place = one.args[1]["value"]
+        entries = one.args[0]["values"]
+        return ir.const(entries[int(place)]) if 0 <= place < len(entries) else one
+    if one.op != "map" or not one.args:
+        return one
+    if one["fn"] == "where" and one.args[0].op == "const":
+        return ir.widen_to(one.args[1 if one.args[0]["value"] else 2], one.axes)
+    if all(arg.op == "const" for arg in one.args):
+        values = [arg["value"] for arg in one.args]
+        if all(isinstance(value, bool) or (isinstance(value, Fraction) and value.denominator == 1) for value in values):
+            made = FUNCTIONS[one["fn"]].meaning(*(v if isinstance(v, bool) else int(v) for v in values))
+            return ir.const(bool(made)) if one.kind == "bool" else ir.const(int(made)) if one.kind == "int" else one
+    return one
 
 
 def paths(

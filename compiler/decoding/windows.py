@@ -7,9 +7,8 @@ back a row looks is read off its bounds, step by step of the loop where layers d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 
-from .. import ir, kernels, ops
+from .. import ir, kernels
 from .. import steps as by_step
 from ..affine import Form, constant, form
 from ..ir import Graph, Node
@@ -90,20 +89,6 @@ def _settled(bound: Node, number: Node | None, place: int) -> Node:
     """The bound at one step of the loop, what is known of it computed."""
 
     def change(one: Node) -> Node:
-        if one is number:
-            return ir.const(place)
-        if one.op == "pick" and one.args[0].op == "table" and one.args[1].op == "const":
-            return ir.const(one.args[0]["values"][int(one.args[1]["value"])])
-        if one.op == "map" and one.args and all(arg.op == "const" for arg in one.args):
-            return _computed(one)
-        return one
+        return ir.const(place) if one is number else by_step.computed(one)
 
     return ir.transform([bound], change)[0]
-
-
-def _computed(one: Node) -> Node:
-    values = [arg["value"] for arg in one.args]
-    if not all(isinstance(value, bool) or (isinstance(value, Fraction) and value.denominator == 1) for value in values):
-        return one
-    made = ops.FUNCTIONS[one["fn"]].meaning(*(value if isinstance(value, bool) else int(value) for value in values))
-    return ir.const(bool(made)) if one.kind == "bool" else ir.const(int(made)) if one.kind == "int" else one

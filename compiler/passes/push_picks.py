@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .. import ir
+from .. import ir, steps
 from ..ir import Graph, Node, Origin, Rewrite
 from ..ledger import Ledger
 from ..rules.rule import inherit
@@ -123,10 +123,10 @@ def _without_last(graph: Graph, one: Node) -> tuple[Graph | None, str]:
 
 
 def _against(one: Node, readers: list[Node], demand: Demand) -> str:
-    steps = one.args[one["slots"]]
-    if steps.op != "const" or int(steps["value"]) <= one["start"]:
+    count = one.args[one["slots"]]
+    if count.op != "const" or int(count["value"]) <= one["start"]:
         return "the number of steps is not known"
-    last = int(steps["value"])
+    last = int(count["value"])
     if any(node.op == "state" and not demand.partial(node) for node in readers):
         return "the last state is read whole, too"
     numbers = [node.args[1] for node in readers if node.op == "history"]
@@ -158,10 +158,10 @@ def _peeled(one: Node, graph: Graph) -> Peeled:
         if node.op == "past" and node["loop"] == ident:
             return ir.history(shorter, node["slot"], node.args[0])
         if ident in node.get("steps", ()):
-            steps = tuple(step for step in node["steps"] if step != ident)
-            attrs = {**node.attrs, "steps": steps, "site": f"{node['site']}@{last}"}
+            others = tuple(step for step in node["steps"] if step != ident)
+            attrs = {**node.attrs, "steps": others, "site": f"{node['site']}@{last}"}
             return ir.node(node.op, node.args, node.axes, node.kind, **attrs)
-        return node
+        return steps.computed(node)  # what the number of the step decides is known here
 
     def moved(old: Node, new: Node) -> None:
         ir.take_origin(origins, old, new)

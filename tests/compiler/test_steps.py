@@ -109,3 +109,12 @@ def test_numbers_of_both_sides_in_any_order() -> None:
         made = zoo.module(zoo.compile(text).source)["Model"]({}, dtype="float64")
         flipped = rows if wanted == 2.0 else rows[..., ::-1]
         np.testing.assert_allclose(made(x=rows)["h"], wanted * flipped, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("every", "last"), [(2, ["stop"]), (5, [])])
+def test_the_last_step_by_itself_is_of_one_kind(every: int, last: list[str]) -> None:
+    """Where it is made apart for the first token, its number decides: of a local layer the token sees those before."""
+    settings = {**zoo.MODERNBERT, "layers": 6, "pooled": "cls", "every": every}
+    made = zoo.compile("modernbert", entry="BertForSequenceClassification", settings=settings)
+    found = [sorted({"first", "stop", "see"} & set(parts(one))) for one in kernels(made.graph)]
+    assert sorted(found) == sorted([[], [], ["first", "stop"], last])
