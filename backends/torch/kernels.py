@@ -198,8 +198,9 @@ def call_of(
     v = aligned(value, "", (*lead, axis, depth))
     sizes = [writer.size(a) for a in lead]
     if any(not set(heads) <= set(part.dims) for part in (key, value)):  # grouped queries: a key serves a group
-        k = f"{k}.expand({', '.join([*sizes, writer.size(axis), writer.size(width)])})"
-        v = f"{v}.expand({', '.join([*sizes, writer.size(axis), writer.size(depth)])})"
+        sizes += ["-1"]  # as many keys as there are: those kept for a window are fewer
+        k = f"{k}.expand({', '.join([*sizes, writer.size(width)])})"
+        v = f"{v}.expand({', '.join([*sizes, writer.size(depth)])})"
     made = Value(call(Sides(lead, heads, rows[0]), q, k, v), "", (*lead, rows[0], depth), reorder="permute")
     if one_row:
         made = Value(f"{made.wrapped}[..., 0, :]", "", (*lead, depth), reorder="permute")

@@ -162,6 +162,43 @@ def test_each_prompt_has_its_own_greatest_length(gpt2: Path) -> None:
         np.testing.assert_array_equal(found[row, 7:], np.pad(alone, (0, 9 - len(alone)), constant_values=2))
 
 
+ROTARY: dict[str, Any] = {
+    "vocab_size": 31, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 20, "max_position_embeddings": 80, "head_dim": 4, "eos_token_id": None, "pad_token_id": None,
+}  # fmt: skip
+BERT: dict[str, Any] = {
+    "vocab_size": 31, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20,
+    "max_position_embeddings": 80, "is_decoder": True, "pad_token_id": None,
+}  # fmt: skip
+OTHERS: dict[str, Any] = {
+    "OpenAIGPTLMHeadModel": transformers.OpenAIGPTConfig(vocab_size=31, n_positions=80, n_embd=12, n_layer=2, n_head=3),
+    "BertLMHeadModel": transformers.BertConfig(**BERT),
+    "LlamaForCausalLM": transformers.LlamaConfig(**ROTARY),
+    "MistralForCausalLM": transformers.MistralConfig(**ROTARY, sliding_window=5),
+    "Qwen2ForCausalLM": transformers.Qwen2Config(**{**ROTARY, "hidden_size": 16}),
+    "Qwen3ForCausalLM": transformers.Qwen3Config(**ROTARY),
+    "GemmaForCausalLM": transformers.GemmaConfig(**ROTARY),
+    "Gemma2ForCausalLM": transformers.Gemma2Config(**ROTARY, sliding_window=4, query_pre_attn_scalar=4),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_decoders(tmp_path: Path, kind: str) -> None:
+    """A batch padded on the left against each example alone: windows, grouped heads, turned positions."""
+    folder = saved(tmp_path, kind, OTHERS[kind])
+    library, ids = theirs(folder, kind), prompts(31)
+    options: tuple[dict[str, Any], ...] = (
+        {"max_new_tokens": 64}, {"max_new_tokens": 12, "num_beams": 4, "eos_token_id": [4, 9], "pad_token_id": 2},
+    )  # fmt: skip
+    for asked_for in options:
+        found = {backend: plain(ours(folder, backend).generate(ids, LEFT, **asked_for)) for backend in BACKENDS[:2]}
+        for row, mask in enumerate(LEFT):
+            example = without_padding(ids[row], mask)
+            alone = asked(library, example, np.ones_like(example), **asked_for)[0, mask.sum() :]
+            for backend, tokens in found.items():
+                np.testing.assert_array_equal(tokens[row, 7:][: len(alone)], alone, f"{backend} {asked_for}")
+
+
 # --- encoder-decoders -----------------------------------------------------------------------------
 
 SEQ2SEQ: dict[str, tuple[str, dict[str, Any]]] = {
