@@ -350,7 +350,7 @@ def test_compile_and_run_prove_unless_told_not_to(monkeypatch: pytest.MonkeyPatc
 
 def test_specs_lists_each_with_a_line() -> None:
     listed = {line.split()[0]: line.split(maxsplit=1)[1] for line in call("specs").stdout.splitlines()}
-    assert listed["bert"] == "BERT: bidirectional encoder, post-norm, learned positions."
+    assert listed["bert"] == "BERT: bidirectional encoder, post-norm, learned positions; also as a decoder."
     assert "lib/functions" in listed
 
 
