@@ -47,6 +47,7 @@ LOSSES = ("tests/specs/test_losses.py",)
 FUZZ = ("tests/fuzz/test_fuzz.py",)
 CHOOSING = ("tests/backends/test_choosing.py",)
 GENERATION = ("tests/specs/test_generate.py", "tests/backends/test_generation.py")
+GPT = ("tests/specs/test_gpt2.py",)
 
 ALGEBRA = (
     Mutant(
@@ -534,7 +535,7 @@ TORCH = (
     ),
     Mutant(
         "a label out of range", "backends/torch/functions.py",
-        'return found.masked_fill(bad.reshape(bad.shape + (1,) * (found.dim() - bad.dim())), float("nan"))',
+        "return found.masked_fill(bad.reshape(bad.shape + (1,) * (found.dim() - bad.dim())), none)",
         "return found",
         "a wrong label gives a loss all the same", LOSSES,
     ),
@@ -591,6 +592,36 @@ TORCH = (
         "if fits and readers[product] == 1:",
         "if fits:",
         "a product with and without its bias", (*TORCH_VALUES, *FUZZ),
+    ),
+    Mutant(
+        "labels in the width of the model", "backends/torch/writer.py",
+        'lead, (*at, *rest), wide=base.wide)',
+        'lead, (*at, *rest))',
+        "labels above 256 are rounded in half precision", GPT,
+    ),
+    Mutant(
+        "a default beyond the table", "backends/limits.py",
+        'and 0 <= here.args[0]["value"] + source[1] < axis.size',
+        "and axis.size > 0",
+        "the row of no segment is read", GPT,
+    ),
+    Mutant(
+        "an empty second text", "backends/torch/border.py",
+        "    if others:\n",
+        "    if others and not own:\n",
+        "states of nothing are attended to", TORCH_VALUES,
+    ),
+    Mutant(
+        "the mask of a memory", "compiler/reference.py",
+        'if first.startswith("encoder_") else',
+        "if len(found) > 1 else",
+        "a mask by the place of its input, not by its name", ("tests/compiler/test_heads.py",),
+    ),
+    Mutant(
+        "an input that nobody reads", "compiler/lower.py",
+        "if one.name in read or one.spec_name not in needless]",
+        "if one.spec_name]",
+        "a decoder without cross-attention asks for states", ("tests/compiler/test_heads.py",),
     ),
     Mutant(
         "hidden keys in a product", "backends/torch/writer.py",

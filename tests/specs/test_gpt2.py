@@ -102,6 +102,18 @@ def test_segments_are_rows_of_the_tokens_table(tmp_path: Path) -> None:
                 model([[3, 4]], token_type_ids=[[0, 31]])
 
 
+def test_given_positions_and_one_row(tmp_path: Path) -> None:
+    """position_ids win, and they neither hide nor show a token; the last row alone is the last row of all."""
+    folder = folder_of(tmp_path, "GPT2LMHeadModel")
+    given = {"input_ids": batch(31)["input_ids"][:2], "position_ids": np.array([[3, 1, 4, 1, 5, 9, 2]] * 2)}
+    wanted = theirs(folder, "GPT2LMHeadModel", given).logits.numpy()
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**given)["logits"]
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=1e-10)
+        last = transformula.load(folder, backend=backend, dtype="float64", rows={"logits": "last"})(**given)["logits"]
+        np.testing.assert_allclose(np.asarray(last), wanted[:, -1], rtol=0, atol=1e-10)
+
+
 def test_scores_in_float32_change_nothing_but_rounding(tmp_path: Path) -> None:
     """reorder_and_upcast_attn is about numbers of half width; the library knows it in its eager attention only."""
     folder = folder_of(tmp_path, "GPT2Model", reorder_and_upcast_attn=True)
