@@ -18,6 +18,7 @@ from ..compiler.config import Config
 from ..compiler.driver import Compiled, compile_decoding, compile_losses, lowered
 from ..compiler.graphs import restricted, used
 from ..compiler.ir import Graph
+from ..compiler.modules import Entry
 from ..compiler.wanted import wanted
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
 from .checkpoint_table import checkpoint_table
@@ -27,7 +28,7 @@ from .limits import input_rows, limit_rows, mask_rows
 from .numpy.border import COUNTED, SPANNED, check_call, chosen_loss
 from .numpy.files import Stored, read_stored
 from .numpy.results import listed
-from .numpy.weights import Table, Weights, assemble, left_over, missing_weights
+from .numpy.weights import Table, Weights, assemble, left_over, missing_weights, several
 from .objectives import loss_rows
 from .program import BACKENDS, Program, check_backend, passes_left_out, proved
 from .saving import Origin
@@ -183,6 +184,7 @@ def load(
     found = read_model_folder(folder, spec, entry)
     config = Config(found.module, found.config)
     chosen = lower.choose_entry(found.module, found.entry)
+    config = decided(found, config, chosen)
     stored, table, graph, left_out = _weights(found, lowered(found.module, config, chosen), config, strict)
     weights = _checked(lambda: assemble(stored, table, strict), found.path, "")
     graph = wanted(graph, results, rows)
@@ -252,6 +254,18 @@ def _weights(
     table = checkpoint_table(checkpoint_rows(found.module, graph.name, graph, config))
     told = {name: f"not in the file: {', '.join(weights)}" for name, weights in lacking.items()}
     return stored, table, graph, told
+
+
+def decided(found: ModelFolder, config: Config, entry: Entry) -> Config:
+    """The config after what the file itself decides: weights of which it holds two are not tied."""
+    graph = lowered(found.module, config, entry)
+    rows = checkpoint_rows(found.module, graph.name, graph, config)
+    deciding = {one.name: row.decides for row in rows.rows for one in row.weights if row.decides}
+    if not deciding:
+        return config
+    stored = _checked(lambda: read_stored(found.path), found.path, "")
+    untied = {deciding[weight] for weight in several(stored, checkpoint_table(rows)) if weight in deciding}
+    return Config(found.module, found.config, dict.fromkeys(untied, False)) if untied else config
 
 
 def _checked(read: Callable[[], Any], path: Path, advice: str) -> Any:

@@ -125,5 +125,5 @@ def names_match(folder: Path) -> None:
     found = checkpoint_rows(made.module, made.entry, made.formula, made.config)
     first = {row.stored for row in found.rows if not row.also}
     rows = [row for row in checkpoint_table(found)[0] if row[1] in first]
-    names = {name for _, _, name in table_entries((tuple(rows), (), (), ()))}
+    names = {name for _, _, name in table_entries((tuple(rows), (), (), (), ()))}
     assert names == set(load_file(folder / "model.safetensors"))
