@@ -15,17 +15,18 @@ import numpy.typing as npt
 from ..compiler import lower, pipeline, reference, showing
 from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
-from ..compiler.driver import Compiled, compile_decoding, compile_losses, lowered
+from ..compiler.driver import Compiled, compile_decoding, compile_defaults, compile_losses, lowered
 from ..compiler.graphs import restricted, used
 from ..compiler.ir import Graph
 from ..compiler.modules import Entry
 from ..compiler.wanted import wanted
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
 from .checkpoint_table import checkpoint_table
+from .defaults import default_rows, inputs_of, makers
 from .folder import ModelFolder, read_model_folder, unused_keys
 from .generation import Generates, unused_generation_keys
 from .limits import input_rows, limit_rows, mask_rows
-from .numpy.border import COUNTED, SPANNED, check_call, chosen_loss
+from .numpy.border import COUNTED, SPANNED, check_call, chosen_loss, completed
 from .numpy.files import Stored, read_stored
 from .numpy.results import listed
 from .numpy.weights import Table, Weights, assemble, left_over, missing_weights, several
@@ -71,6 +72,7 @@ class LoadedModel(Generates):
         self.left_out: dict[str, str] = {}
         self._border = input_rows(made.formula), mask_rows(made.formula), limit_rows(made.formula)
         self._losses, self._each = loss_rows(made), made.formula.each
+        self._defaults = default_rows(made), makers(made)
         first = SPANNED + self._border[0][0][0]
         rows = [row for row in self._border[2] if row[0] in ("position", first) or row[0].startswith(COUNTED)]
         places = [limit for _, table, limit in rows if table]
@@ -102,7 +104,8 @@ class LoadedModel(Generates):
         names = [out.name for out in self.program.compiled.formula.outputs if outputs is None or out.name in outputs]
         given = {"input_ids": input_ids, "attention_mask": attention_mask, **others}
         try:
-            arrays = check_call(given, *self._border, self._losses, self._each)
+            given = completed(given, *self._defaults, *self._border[:2], self._losses)
+            arrays = check_call(given, *self._border, self._losses, self._each, self._defaults[0])
         except ValueError as fault:
             raise error("R910", f"{self.entry}: {fault}") from None
         arrays = {
@@ -195,8 +198,9 @@ def load(
         stages, ledger = pipeline.run(graph, without=left, until=until)
         losses = () if rows else compile_losses(found.module, config, graph, without=left, until=until)
         decoding = None if rows or engine is None else compile_decoding(graph, ledger, without=left)
+        others = compile_defaults(found.module, config, graph, losses)
         compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, decoding, rows or {})
-        compiled = replace(compiled, generation=found.generation)
+        compiled = replace(compiled, generation=found.generation, defaults=others)
         compiled = proved(compiled) if validate and engine is not None else compiled
         program = Program(compiled, backend, layout or getattr(engine, "LAYOUT", None))
         if engine is None:
@@ -301,9 +305,9 @@ def _reference(program: Program, weights: Weights) -> Forward:
         made: dict[str, Any] = {}
         if loss is not None:
             objective = compiled.losses[rows.index(loss)].formula
-            takes = [row.name for row in objective.inputs]
-            takes += [] if compiled.formula.each else reference.allowed_inputs(objective)
-            made = dict(reference.run(objective, {}, {n: v for n, v in {**given, **found}.items() if n in takes}))
+            whole = {**given, **found}
+            here = {row.name: whole[row.name] for row in objective.inputs}
+            made = reference.run(objective, {}, here if graph.each else inputs_of(compiled.formula, objective, whole))
         at = 2 if graph.each else 1  # behind the batch, and behind the choices of an example
         steps = {out.name: (at, out.listed) for out in graph.outputs if out.listed}
         return {**made, **listed({name: found[name] for name in outputs}, steps)}

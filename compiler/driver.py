@@ -12,13 +12,14 @@ Backends take the last graph from here (backends/program.py).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..grammar.diagnostics import Diagnostic, Diagnostics, Source, TransformulaError, did_you_mean, error
 from . import checking, heads, lower, pipeline, showing, wanted
 from .config import Config
+from .defaults import Default, defaults
 from .decoding import Decoding, decoding_of
 from .ir import Graph
 from .ledger import Ledger
@@ -39,6 +40,7 @@ class Compiled:
     decoding: Decoding | None = None  # the step that computes new tokens alone, of a causal model over tokens
     rows: Mapping[str, str] = field(default_factory=dict)  # which rows of its results were asked for
     generation: Mapping[str, Any] | None = None  # generation_config.json; None: config.json speaks for it
+    defaults: tuple[Default, ...] = ()  # inputs that are made of others where a call leaves them out
 
     @property
     def formula(self) -> Graph:
@@ -94,7 +96,8 @@ def compile_graph(
     stages, ledger = pipeline.run(graph, without, only, until)
     losses = () if rows else compile_losses(module, made, graph, without, only, until)  # they are of all tokens
     decoding = None if rows else compile_decoding(graph, ledger, without, only, until)
-    return Compiled(module, made, chosen.name, stages, ledger, losses, decoding, rows or {})
+    others = compile_defaults(module, made, graph, losses)
+    return Compiled(module, made, chosen.name, stages, ledger, losses, decoding, rows or {}, defaults=others)
 
 
 def compile_decoding(
@@ -129,6 +132,14 @@ def compile_losses(
         stages, ledger = pipeline.run(lowered(module, config, entry), without, only, until)
         made.append(Compiled(module, config, entry.name, stages, ledger))
     return tuple(made)
+
+
+def compile_defaults(
+    module: Module, config: Config, graph: Graph, losses: Sequence[Compiled]
+) -> tuple[Default, ...]:
+    """The inputs of a model that are made of others where a call leaves them out, as functions of a batch."""
+    found = () if graph.batch is None or graph.each else defaults(module, config, graph, [one.entry for one in losses])
+    return tuple(one if one.reason else replace(one, graph=lowered(module, config, one.entry)) for one in found)
 
 
 def known_shows(entry: Entry, config: Config, wanted: Sequence[str]) -> tuple[str, ...]:
