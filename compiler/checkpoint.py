@@ -16,7 +16,8 @@ brackets, an axis of the layout.
 
 `path : also "name"` is a second home of a weight: files may hold either, or both with equal values. With
 `path : same "name" if tied` a file decides: where it holds both with other values, the entry `tied` of config is
-false for it. `path : optional "name"` may be absent: then the weight has its initial number. A row of a weight that this model does not use, or that config leaves out, is a name to skip.
+false for it. `path : optional "name"` may be absent: then the weight has its initial number. A row of a weight that
+this model does not use, or that config leaves out, is a name to skip.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     objective denoising of …(labels[batch, tgt], targets[batch, tgt] as decoder_input_ids = later[tgt](labels)) → …
 
 The first default decides how long a text is, the second is made of labels, which the model never sees: neither can be a
-part of the model's graph. A default that config makes `none` is none; the reason is kept for whoever leaves the input out.
+part of the model's graph. A default that config makes `none` is none; the reason is kept for who leaves the input out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .values import Choice
 
 @dataclass(frozen=True)
 class Default:
-    """How an input is made of others, which are the inputs of the graph; `loss` is the objective that it is made for."""
+    """How an input is made of others, the inputs of the graph; `loss` is the objective that it is made for."""
 
     name: str
     loss: str

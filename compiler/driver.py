@@ -19,8 +19,8 @@ from typing import Any
 from ..grammar.diagnostics import Diagnostic, Diagnostics, Source, TransformulaError, did_you_mean, error
 from . import checking, heads, lower, pipeline, showing, wanted
 from .config import Config
-from .defaults import Default, defaults
 from .decoding import Decoding, decoding_of
+from .defaults import Default, defaults
 from .ir import Graph
 from .ledger import Ledger
 from .modules import Entry, Loader, Module, read_source

@@ -36,13 +36,14 @@ ALONG = ("start_logits", "end_logits")
 """Results with one number for each token."""
 
 
-def network(kind: str, config: Any, seed: int = 0) -> Any:
-    """A network in which no weight is zero or one."""
+def network(kind: str, config: Any, seed: int = 0, keep: str = "") -> Any:
+    """A network in which no weight is zero or one, but those with `keep` in their name, which stay."""
     torch.manual_seed(seed)
     made = getattr(transformers, kind)(config).eval()
     with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
+        for name, parameter in made.named_parameters():
+            if not keep or keep not in name:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
     return made
 
 

@@ -35,7 +35,7 @@ TARGET = np.array(
 
 def saved(folder: Path, kind: str, config: Any) -> Path:
     """A folder of a network in which no number is zero or one, the biases that are no parameters included."""
-    made = network(kind, config)
+    made = network(kind, config, keep="embed_positions" if kind.startswith("Marian") else "")
     with torch.no_grad():
         for name, value in made.named_buffers():
             if name == "final_logits_bias":
@@ -76,8 +76,8 @@ def alone(model: Any, given: dict[str, Array], row: int) -> dict[str, Array]:
     place = places(given, row)
     example = {}
     for name, value in given.items():
-        own = place.get(mask_of(name), slice(None)) if np.ndim(value) > 1 else slice(None)
-        example[name] = torch.from_numpy(np.array(value[row : row + 1][:, own] if np.ndim(value) > 1 else value[row:][:1]))
+        own = np.array(value)[row : row + 1]
+        example[name] = torch.from_numpy(own[:, place.get(mask_of(name), slice(None))] if own.ndim > 1 else own)
     with torch.inference_mode():
         made = model(**example)
     return {name: one.numpy()[0] for name, one in made.items() if isinstance(one, torch.Tensor)}
