@@ -3,7 +3,7 @@
 import itertools
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,9 @@ def agree(folder: Path, kind: str, given: dict[str, Array], tolerance: float = 1
                 np.testing.assert_allclose(ours, theirs, rtol=0, atol=bound, err_msg=what)
 
 
-def found_by_all(folder: Path, given: dict[str, Array]) -> Iterator[tuple[str, str, dict[str, Array]]]:
+def found_by_all(
+    folder: Path, given: dict[str, Array], layouts: Sequence[str] = ("packed", "padded")
+) -> Iterator[tuple[str, str, dict[str, Array]]]:
     """The reference's results, those of a loaded model, and of its module alone in the other precision."""
     formulas = transformula.load(folder, backend="reference")
     assert formulas.unused_config_keys == []
@@ -114,8 +116,9 @@ def found_by_all(folder: Path, given: dict[str, Array]) -> Iterator[tuple[str, s
     made = types.ModuleType("made")
     exec(compile(model.program.source, "<made>", "exec"), made.__dict__)
     yield "module", "float64", made.__dict__["Model"].load(folder, dtype="float64")(**given)
-    for layout, dtype in itertools.product(("packed", "padded"), ("float32", "float64")):
-        tensors = transformula.load(folder, backend="torch", dtype=dtype, layout=layout)(**given)
+    for layout, dtype in itertools.product(layouts, ("float32", "float64")):
+        first = dtype == "float32"  # the passes are the same ones in both
+        tensors = transformula.load(folder, backend="torch", dtype=dtype, layout=layout, validate=first)(**given)
         yield f"torch, {layout}", dtype, {name: value.numpy() for name, value in tensors.items()}
 
 

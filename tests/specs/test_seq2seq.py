@@ -1,19 +1,19 @@
 """What encoder-decoders have in common: losses, decoder ids that are made, empty texts, long ones, files with one table."""
 
 import types
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import transformula
 from tests.specs import test_bart, test_marian, test_t5
 from tests.specs.peers import Array, change_config
-from tests.specs.seq2seq import library, saved
+from tests.specs.seq2seq import change, library, saved
 from transformula import TransformulaError
 
 pytestmark = pytest.mark.usefixtures("no_islands", "exact_sinusoids")
@@ -27,6 +27,17 @@ CONFIGS: dict[str, Any] = {
     "BartForSequenceClassification": test_bart.config(encoder_layers=1, decoder_layers=1, num_labels=4, **START),
 }
 WRITERS = [kind for kind in CONFIGS if kind.endswith(("Generation", "MTModel"))]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {kind: saved(tmp_path_factory.mktemp(kind), kind, config) for kind, config in CONFIGS.items()}
+
+
+@lru_cache(maxsize=32)
+def loaded(folder: Path, backend: str) -> Any:
+    """A model in float64."""
+    return transformula.load(folder, backend=backend, dtype="float64")
 
 
 def texts(kind: str) -> dict[str, Array]:
@@ -58,13 +69,13 @@ def shown(found: Any, name: str, given: dict[str, Array], kind: str) -> Array:
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_decoder_ids_are_made(tmp_path: Path, kind: str) -> None:
+def test_decoder_ids_are_made(folders: dict[str, Path], kind: str) -> None:
     """Of labels, one place later behind the start, -100 as padding; else, by BART, of the source. And the loss."""
-    folder, given = saved(tmp_path, kind, CONFIGS[kind]), texts(kind)
+    folder, given = folders[kind], texts(kind)
     with torch.inference_mode():
         wanted = library(folder, kind)(**{name: torch.from_numpy(value) for name, value in given.items()})
     for backend in BACKENDS:
-        model = transformula.load(folder, backend=backend, dtype="float64")
+        model = loaded(folder, backend)
         found = [model(**given)]
         if backend == "numpy":
             found.append(alone(model).load(folder, dtype="float64")(**given))
@@ -78,9 +89,9 @@ def test_decoder_ids_are_made(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_made_ids_do_not_depend_on_padding(tmp_path: Path, kind: str) -> None:
+def test_made_ids_do_not_depend_on_padding(folders: dict[str, Path], kind: str) -> None:
     """The law: an example gives what it gives alone, on whichever side it is padded."""
-    folder, given = saved(tmp_path, kind, CONFIGS[kind]), texts(kind)
+    folder, given = folders[kind], texts(kind)
     place = np.array([[0, 1, 2, 3, 4, 5, 6], [6, 5, 0, 1, 2, 3, 4]])
     moved = {name: np.take_along_axis(given[name], place, axis=1) for name in ("input_ids", "attention_mask")}
     if kind in WRITERS:  # the labels are padded, too, and their mask says so
@@ -90,7 +101,7 @@ def test_made_ids_do_not_depend_on_padding(tmp_path: Path, kind: str) -> None:
     elif "labels" in given:
         moved["labels"] = given["labels"]
     for backend in BACKENDS:
-        model = transformula.load(folder, backend=backend, dtype="float64")
+        model = loaded(folder, backend)
         here, there = model(**given), model(**moved)
         modules = [alone(model).load(folder, dtype="float64")] if backend == "numpy" else []
         modules += [model.module] if backend == "torch" else []
@@ -121,18 +132,14 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_calls_are_told(tmp_path: Path, name: str) -> None:
+def test_wrong_calls_are_told(folders: dict[str, Path], name: str) -> None:
     kind, more, told = WRONG[name]
     given = {"input_ids": [[4, 5]], **more}
-    folder = saved(tmp_path, kind, CONFIGS[kind])
-    model = transformula.load(folder)
-    with pytest.raises(TransformulaError, match=told):
-        model(**given)
-    with pytest.raises(ValueError, match=told):
-        alone(model).load(folder)(**given)
-    if name != "no end":  # a PyTorch module takes no branch on values
+    for backend in BACKENDS if name != "no end" else ("reference", "numpy"):  # torch takes no branch on values
         with pytest.raises(TransformulaError, match=told):
-            transformula.load(folder, backend="torch")(**given)
+            loaded(folders[kind], backend)(**given)
+    with pytest.raises(ValueError, match=told):
+        alone(loaded(folders[kind], "numpy")).load(folders[kind])(**given)
 
 
 def test_a_start_that_config_lacks(tmp_path: Path) -> None:
@@ -151,13 +158,13 @@ def test_a_start_that_config_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_training_with_labels(tmp_path: Path, kind: str) -> None:
+def test_training_with_labels(folders: dict[str, Path], kind: str) -> None:
     """The gradient of each weight, the tied table among them, is the library's."""
-    folder, given = saved(tmp_path, kind, CONFIGS[kind]), texts(kind)
+    folder, given = folders[kind], texts(kind)
     tensors = {name: torch.from_numpy(value) for name, value in given.items()}
     peer = library(folder, kind)
     peer(**tensors).loss.backward()
-    model = transformula.load(folder, backend="torch", dtype="float64")
+    model = loaded(folder, "torch")
     model.module(**tensors)["loss"].backward()
     ours = {name: value.grad for name, value in model.module.named_parameters()}
     table = next(name for name in ours if name.endswith("encoder_E"))
@@ -165,23 +172,21 @@ def test_training_with_labels(tmp_path: Path, kind: str) -> None:
     rows = [row for row in range(31) if row != 3]  # the library keeps the row of padding as it is
     rows = list(range(31)) if kind.startswith("T5") else rows
     torch.testing.assert_close(ours[table][rows], wanted[rows], rtol=0, atol=1e-10)
-    assert all(value is not None for name, value in ours.items() if not name.endswith("lm_head_c"))
-    sums = sorted(float(value.abs().sum()) for name, value in ours.items() if value is not None and "bias" not in name)
-    assert len(sums) > 10
+    assert {name for name, value in ours.items() if value is None} <= {"lm_head_c"}  # that is no parameter
 
 
 # --- texts without a token, long ones -----------------------------------------------------------------------
 
 
-def test_an_empty_source(tmp_path: Path) -> None:
+def test_an_empty_source(folders: dict[str, Path]) -> None:
     """Attention to no key gives 0: as SDPA has it, and as a source of zeros has it where maps have no bias."""
     ids = np.random.default_rng(0).integers(6, 31, (4, 4))
     mask, target = np.ones((4, 4), int), np.array([[1, 1, 1], [0, 1, 1], [0, 0, 0], [0, 0, 0]])
     mask[[1, 3]] = 0
     given = {"attention_mask": mask, "decoder_input_ids": ids[:, 1:], "decoder_attention_mask": target}
     for kind in WRITERS:
-        folder = saved(tmp_path / kind, kind, CONFIGS[kind])
-        peer = getattr(transformers, kind).from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa").eval()
+        folder = folders[kind]
+        peer = library(folder, kind, "sdpa")
         source: dict[str, Any] = {"input_ids": torch.ones((1, 1), dtype=torch.long)}
         source["attention_mask"] = torch.zeros((1, 1), dtype=torch.long)
         if kind.startswith("T5"):
@@ -189,7 +194,7 @@ def test_an_empty_source(tmp_path: Path) -> None:
         with torch.inference_mode():
             wanted = peer(decoder_input_ids=torch.from_numpy(ids[1:2, 2:].copy()), **source).logits[0].numpy()
         for backend in BACKENDS:
-            model = transformula.load(folder, backend=backend, dtype="float64")
+            model = loaded(folder, backend)
             for sources, more in ((ids, given), (ids[:, :0], {**given, "attention_mask": mask[:, :0]})):
                 found = model(input_ids=sources, **more)
                 logits, states = np.asarray(found["logits"]), np.asarray(found["encoder_last_hidden_state"])
@@ -224,21 +229,15 @@ def test_given_embeddings(tmp_path: Path, kind: str) -> None:
     config = CONFIGS[kind] if kind.startswith("T5") else type(CONFIGS[kind])(**keys, scale_embedding=True)
     folder, draw = saved(tmp_path, kind, config), np.random.default_rng(1)
     given = {"inputs_embeds": draw.normal(size=(1, 4, 12)), "decoder_inputs_embeds": draw.normal(size=(1, 3, 12))}
+    tensors = {name: torch.from_numpy(value) for name, value in given.items()}
     with torch.inference_mode():
-        wanted = library(folder, kind)(**{name: torch.from_numpy(value) for name, value in given.items()}).logits.numpy()
+        wanted = library(folder, kind)(**tensors).logits.numpy()
     for backend in BACKENDS:
         found = transformula.load(folder, backend=backend, dtype="float64")(**given)["logits"]
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=1e-10)
 
 
 # --- what files hold ----------------------------------------------------------------------------------------
-
-
-def change(folder: Path, **tensors: Any) -> None:
-    """Other tensors in the file; None takes one away."""
-    path = folder / "model.safetensors"
-    kept = {name: value for name, value in {**load_file(path), **tensors}.items() if value is not None}
-    save_file(kept, path, metadata={"format": "pt"})
 
 
 @pytest.mark.parametrize("kind", ["BartForConditionalGeneration", "MarianMTModel"])
