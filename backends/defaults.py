@@ -45,7 +45,7 @@ def inputs_of(formula: Graph, graph: Graph, given: Mapping[str, Any]) -> dict[st
     masks = {lengths[place]: mask for mask, place in reference.MASKS.items() if place < len(lengths)}
     for mask, place in reference.MASKS.items():  # of the model's second length, perhaps, and the function's first
         own = reference.length_names(graph)
-        theirs = masks.get(own[place]) if place < len(own) else None
+        theirs = masks.get(own[place], "") if place < len(own) else ""
         if theirs in given:
             found[mask] = given[theirs]
     return found

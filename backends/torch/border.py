@@ -23,7 +23,11 @@ class Border:
 
 
 def border_names(graph: Graph, names: Names) -> Border:
-    """Fresh names for all that crosses the border."""
+    """Fresh names for all that crosses the border; what the caller writes has its own."""
+    arguments = {one.name: names.fresh(one.name) for one in graph.inputs}
+    masks = {masked: names.fresh(mask) for mask, masked in mask_rows(graph)}
+    placed = any(one.op == "position" for one in walk_all(graph.roots))
+    position_ids = names.fresh("position_ids") if placed else ""
     lengths: dict[str, str] = {}
     for one in graph.inputs:
         for length in lengths_of(graph, one):
@@ -31,10 +35,7 @@ def border_names(graph: Graph, names: Names) -> Border:
     for text in lengths.values():
         for prefix in ("visible", "masked", "index", "real", "count", "first", "source"):
             names.fresh(f"{prefix}_{text}")
-    arguments = {one.name: names.fresh(one.name) for one in graph.inputs}
-    masks = {masked: names.fresh(mask) for mask, masked in mask_rows(graph)}
-    placed = any(one.op == "position" for one in walk_all(graph.roots))
-    return Border(arguments, lengths, masks, names.fresh("position_ids") if placed else "")
+    return Border(arguments, lengths, masks, position_ids)
 
 
 def entering(graph: Graph, at: Border, one_weight: str | None) -> list[str]:

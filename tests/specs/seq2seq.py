@@ -65,7 +65,7 @@ def pairs(vocab: int, low: int = 0, seed: int = 0) -> dict[str, Array]:
 
 def places(given: dict[str, Array], row: int) -> dict[str, slice]:
     """For each mask where an example stands in its row."""
-    found = {}
+    found: dict[str, slice] = {}
     for mask in ("attention_mask", "decoder_attention_mask"):
         if mask in given:
             real = np.flatnonzero(given[mask][row])
@@ -93,7 +93,8 @@ def alone(model: Any, given: dict[str, Array], row: int) -> dict[str, Array]:
 
 def library(folder: Path, kind: str, attention: str = "eager") -> Any:
     """The library's model in float64."""
-    return getattr(transformers, kind).from_pretrained(folder, dtype=torch.float64, attn_implementation=attention).eval()
+    made = getattr(transformers, kind).from_pretrained(folder, dtype=torch.float64, attn_implementation=attention)
+    return made.eval()
 
 
 def agree(folder: Path, kind: str, given: dict[str, Array], tolerance: float = 1e-10) -> None:

@@ -1,4 +1,4 @@
-"""What encoder-decoders have in common: losses, decoder ids that are made, empty texts, long ones, files with one table."""
+"""What encoder-decoders have in common: losses, decoder ids that are made, empty texts, long ones, tables in files."""
 
 import types
 from functools import lru_cache
@@ -108,7 +108,8 @@ def test_made_ids_do_not_depend_on_padding(folders: dict[str, Path], kind: str) 
         tensors = {name: torch.from_numpy(value) for name, value in moved.items()}
         for other in (there, *(module(**(tensors if backend == "torch" else moved)) for module in modules)):
             for name, value in here.items():
-                ours, theirs = np.asarray(value), np.asarray(other[name].detach() if backend == "torch" else other[name])
+                theirs = other[name].detach() if backend == "torch" else other[name]
+                ours, theirs = np.asarray(value), np.asarray(theirs)
                 if name == "logits" and kind in WRITERS:
                     ours, theirs = ours[1, :3], theirs[1, 2:5]
                 elif ours.ndim == 3:
@@ -117,7 +118,7 @@ def test_made_ids_do_not_depend_on_padding(folders: dict[str, Path], kind: str) 
 
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
-    "nothing": ("T5ForConditionalGeneration", {}, r"'decoder_input_ids' is missing \(decoder_inputs_embeds can stand in"),
+    "nothing": ("T5ForConditionalGeneration", {}, r"'decoder_input_ids' is missing \(decoder_inputs_embeds can"),
     "no labels": ("MarianMTModel", {}, "and it can be made of labels"),
     "a label": ("T5ForConditionalGeneration", {"labels": [[4, 31]]}, "labels holds 31, labels are 0 … 30, or -100"),
     "a half": ("MarianMTModel", {"labels": [[4, 0.5]]}, "labels should be whole numbers"),
