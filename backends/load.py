@@ -119,10 +119,12 @@ class LoadedModel(Generates):
 
     def _asked(self, others: dict[str, Any], outputs: Any) -> tuple[str, ...]:
         """The results on demand that a call asks for; flags are taken out of its inputs."""
-        flags = {f"output_{name}": name for name in self.shows}
+        kinds = {"hidden_states", "attentions"}  # of encoder and decoder at once
+        flags = {f"output_{one}": [name for name in self.shows if name.endswith(one)] for one in {*self.shows, *kinds}}
         default = self._origin.folder.config
-        told = {flag: others.pop(flag, None) for flag in flags}
-        wanted = {flags[flag] for flag, said in told.items() if (default.get(flag) is True if said is None else said)}
+        told = {flag: others.pop(flag, None) for flag, names in flags.items() if names}
+        asked = {flag for flag, said in told.items() if (default.get(flag) is True if said is None else said)}
+        wanted = {name for flag in asked for name in flags[flag]}
         known = [out.name for out in self.program.compiled.formula.outputs]
         for name in outputs or ():
             if name in self.shows:
@@ -197,7 +199,8 @@ def load(
         left, until = passes_left_out(backend), None if engine else "formula"
         stages, ledger = pipeline.run(graph, without=left, until=until)
         losses = () if rows else compile_losses(found.module, config, graph, without=left, until=until)
-        decoding = None if rows or engine is None else compile_decoding(graph, ledger, without=left)
+        apart = rows or engine is None or like is not None  # what is shown on demand is no step's
+        decoding = None if apart else compile_decoding(graph, ledger, without=left)
         others = compile_defaults(found.module, config, graph, losses)
         compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, decoding, rows or {})
         compiled = replace(compiled, generation=found.generation, defaults=others)

@@ -95,7 +95,7 @@ def compile_graph(
     graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, made, shows)), results, rows)
     stages, ledger = pipeline.run(graph, without, only, until)
     losses = () if rows else compile_losses(module, made, graph, without, only, until)  # they are of all tokens
-    decoding = None if rows else compile_decoding(graph, ledger, without, only, until)
+    decoding = None if rows or shows else compile_decoding(graph, ledger, without, only, until)
     others = compile_defaults(module, made, graph, losses)
     return Compiled(module, made, chosen.name, stages, ledger, losses, decoding, rows or {}, defaults=others)
 

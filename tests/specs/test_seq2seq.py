@@ -176,6 +176,35 @@ def test_training_with_labels(folders: dict[str, Path], kind: str) -> None:
     assert {name for name, value in ours.items() if value is None} <= {"lm_head_c"}  # that is no parameter
 
 
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_states_and_attention(folders: dict[str, Path], kind: str) -> None:
+    """Of encoder and decoder, at each real place; T5's last states are behind its norm."""
+    folder, given = folders[kind], texts(kind)
+    asked = {"output_hidden_states": True, "output_attentions": True}
+    with torch.inference_mode():
+        wanted = library(folder, kind)(**{name: torch.from_numpy(value) for name, value in given.items()}, **asked)
+    shows = ["encoder_hidden_states", "encoder_attentions", "decoder_hidden_states", "decoder_attentions"]
+    for backend in BACKENDS:
+        model = loaded(folder, backend)
+        found = model(**given, **asked)
+        assert set(found) == {*model(**given), *shows, "cross_attentions"}
+        for name in (*shows, "cross_attentions"):
+            assert len(found[name]) == len(wanted[name])
+            for ours, theirs in zip(found[name], wanted[name], strict=True):
+                for row, length in enumerate((7, 5)):
+                    rows = length if kind not in WRITERS or name.startswith("encoder") else 5
+                    keys = slice(length if name == "cross_attentions" else rows)
+                    place = (row, slice(rows)) if "states" in name else (row, ..., slice(rows), keys)
+                    one, other = np.asarray(ours)[place], theirs.numpy()[place]
+                    np.testing.assert_allclose(one, other, rtol=0, atol=1e-10, err_msg=f"{name} by {backend}")
+
+
+def test_one_part_of_the_states(folders: dict[str, Path]) -> None:
+    model = loaded(folders["BartModel"], "numpy")
+    assert "decoder_hidden_states" not in model(**texts("BartModel"), output_encoder_hidden_states=True)
+    assert list(model(**texts("BartModel"), outputs=["cross_attentions"])) == ["cross_attentions"]
+
+
 # --- texts without a token, long ones -----------------------------------------------------------------------
 
 
