@@ -106,9 +106,6 @@ def reduce(kind: str, value: Node, over: Iterable[Axis], condition: Node | None 
 
 def pick(value: Node, at: Mapping[Axis, Node]) -> Node:
     """value at the numbers `at`, which align with each other and with the axes that stay."""
-    if value.op == "rename" and all(new in at for _, new in value["pairs"]):  # x[a → b][b = i] = x[a = i]
-        old = {new: old for old, new in value["pairs"]}
-        return pick(value.args[0], {old.get(axis, axis): number for axis, number in at.items()})
     kept = tuple(axis for axis in value.axes if axis not in at)
     axes = tuple(dict.fromkeys((*kept, *union(at.values()))))
     return node("pick", (value, *at.values()), axes, value.kind, keys=tuple(at))

@@ -439,7 +439,7 @@ SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("llama", "LlamaForCausalLM", LLAMA),
     "qwen3": ("qwen3", "Llama", {**LLAMA, "slides": True, "width": 3, "upper": 1}),
     "gemma2": ("gemma2", "LlamaForSequenceClassification", {**LLAMA, "w": 3, "cap": 2}),
-    "t5": ("t5", "T5ForConditionalGeneration", {**PAIR, "dk": 5, "bucket": 6, "reach": 5, "gated": True, "tied": False}),
+    "t5": ("t5", "T5ForConditionalGeneration", {**PAIR, "dk": 5, "bucket": 6, "gated": True, "tied": False}),
     "bart": ("bart", "BartForConditionalGeneration", {**PAIR, "head_dec": 4, "ffn_dec": 7, "length": 9}),
     "marian": ("marian", "BartForConditionalGeneration", {**PAIR, "head_dec": 3, "ffn_dec": 10, "place": 9}),
 }
