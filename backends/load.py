@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler import lower, pipeline, reference, showing
+from ..compiler import lower, reference, showing
 from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
-from ..compiler.driver import Compiled, compile_decoding, compile_defaults, compile_losses, lowered
+from ..compiler.driver import lowered, staged
 from ..compiler.graphs import restricted, used
 from ..compiler.ir import Graph
 from ..compiler.modules import Entry
@@ -197,13 +197,9 @@ def load(
 
     def made(graph: Graph, like: Any) -> Engine:
         left, until = passes_left_out(backend), None if engine else "formula"
-        stages, ledger = pipeline.run(graph, without=left, until=until)
-        losses = () if rows else compile_losses(found.module, config, graph, without=left, until=until)
-        apart = rows or engine is None or like is not None  # what is shown on demand is no step's
-        decoding = None if apart else compile_decoding(graph, ledger, without=left)
-        others = compile_defaults(found.module, config, graph, losses)
-        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, decoding, rows or {})
-        compiled = replace(compiled, generation=found.generation, defaults=others)
+        decodes = engine is not None and like is None  # what is shown on demand is no step's
+        compiled = staged(found.module, config, graph, rows or {}, decodes, left, until=until)
+        compiled = replace(compiled, generation=found.generation)
         compiled = proved(compiled) if validate and engine is not None else compiled
         program = Program(compiled, backend, layout or getattr(engine, "LAYOUT", None))
         if engine is None:

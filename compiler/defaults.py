@@ -40,17 +40,29 @@ def defaults(module: Module, config: Config, graph: Graph, losses: Iterable[str]
 
     Their graphs are still to be made.
     """
-    model = module.entries[graph.name].definition
     for name in losses:
-        written = module.written[name]
-        for param in heads.restated(written, model):
-            yield _default(module.entries[name].module, config, param, written.params or (), name)
+        yield from of_loss(module, config, name)
+    yield from of_model(module, config, graph)
+
+
+def of_loss(module: Module, config: Config, name: str) -> Iterator[Default]:
+    """What an objective says of the inputs of its model."""
+    written = module.written.get(name)
+    if written is None or written.of is None:
+        return
+    model = module.entries[written.of.name].definition
+    for param in heads.restated(written, model):
+        yield _default(module.entries[name].module, config, param, written.params or (), name)
+
+
+def of_model(module: Module, config: Config, graph: Graph) -> Iterator[Default]:
+    """The defaults of a model's inputs that its graph does not hold."""
+    entry = module.entries[graph.name]
     needed = {one.name for one in graph.inputs if one.required}
-    home = module.entries[graph.name].module
-    for param in model.params or ():
+    for param in entry.definition.params or ():
         if param.default is not None and not is_none(param.default) and (param.alias or param.name) in needed:
-            params = [heads.batched(one) for one in model.params or ()]
-            yield _default(home, config, heads.batched(param), params, "")
+            params = [heads.batched(one) for one in entry.definition.params or ()]
+            yield _default(entry.module, config, heads.batched(param), params, "")
 
 
 def _default(module: Module, config: Config, param: s.Param, params: Iterable[s.Param], loss: str) -> Default:

@@ -93,11 +93,25 @@ def compile_graph(
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
     graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, made, shows)), results, rows)
+    return staged(module, made, graph, rows or {}, not shows, without, only, until)
+
+
+def staged(
+    module: Module,
+    config: Config,
+    graph: Graph,
+    rows: Mapping[str, str],
+    decodes: bool,
+    without: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+    until: str | None = None,
+) -> Compiled:
+    """A model in its stages, with what stands beside it: objectives, its step if it `decodes`, inputs that are made."""
     stages, ledger = pipeline.run(graph, without, only, until)
-    losses = () if rows else compile_losses(module, made, graph, without, only, until)  # they are of all tokens
-    decoding = None if rows or shows else compile_decoding(graph, ledger, without, only, until)
-    others = compile_defaults(module, made, graph, losses)
-    return Compiled(module, made, chosen.name, stages, ledger, losses, decoding, rows or {}, defaults=others)
+    losses = () if rows else compile_losses(module, config, graph, without, only, until)  # they are of all tokens
+    decoding = compile_decoding(graph, ledger, without, only, until) if decodes and not rows else None
+    others = compile_defaults(module, config, graph, losses)
+    return Compiled(module, config, graph.name, stages, ledger, losses, decoding, rows, defaults=others)
 
 
 def compile_decoding(

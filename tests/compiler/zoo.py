@@ -522,7 +522,7 @@ def inputs(name: str, mask: Array = MASK, seed: int = 1) -> dict[str, Array]:
         made["encoder_attention_mask"] = mask[:, -4:]
     if name in TWO:
         made["decoder_input_ids"] = draw.integers(0, 20, (len(mask), min(4, mask.shape[1])))
-        made["decoder_attention_mask"] = mask[:, :4]
+        made["decoder_attention_mask"] = mask[::-1, :4]  # an empty text stands beside one that is not
     return made
 
 

@@ -151,7 +151,7 @@ def test_translation_is_learnt(tmp_path: Path) -> None:
     labels[1, 2] = -100
     target = np.concatenate([[[2], [2]], np.where(labels == -100, 0, labels)[:, :-1]], axis=1)
     logits = made(torch.from_numpy(source), torch.from_numpy(target), None, None)
-    wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.from_numpy(labels).flatten())
+    wanted: Any = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.from_numpy(labels).flatten())
     wanted.backward()
     folder = saved(tmp_path, made, config)
     for backend in ("reference", "numpy", "torch"):

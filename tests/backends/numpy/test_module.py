@@ -17,7 +17,7 @@ from tests.compiler import zoo
 from tests.compiler.spec_tools import Array, rng
 from transformula.backends.program import compile
 
-ONE_LENGTH = [name for name in zoo.NAMES if name not in ("two", "no_length", "similarities")]
+ONE_LENGTH = [name for name in zoo.NAMES if name not in (*zoo.TWO, "no_length", "similarities")]
 LAW = [
     "bert",
     "sbert",
