@@ -41,13 +41,10 @@ def _maker(formula: Graph, name: str, graph: Graph | None) -> Maker:
 def inputs_of(formula: Graph, graph: Graph, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a function beside a model takes of a call: its inputs, and the model's masks of its lengths."""
     found = {one.name: given[one.name] for one in graph.inputs if one.name in given}
-    lengths = reference.length_names(formula)
-    masks = {lengths[place]: mask for mask, place in reference.MASKS.items() if place < len(lengths)}
-    for mask, place in reference.MASKS.items():  # of the model's second length, perhaps, and the function's first
-        own = reference.length_names(graph)
-        theirs = masks.get(own[place], "") if place < len(own) else ""
-        if theirs in given:
-            found[mask] = given[theirs]
+    masks = reference.mask_names(formula)
+    for length, mask in reference.mask_names(graph).items():  # of the model's second length, perhaps, and its own first
+        if masks.get(length, "") in given:
+            found[mask] = given[masks[length]]
     return found
 
 

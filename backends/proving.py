@@ -15,7 +15,7 @@ from ..compiler import pipeline, reference
 from ..compiler.driver import Compiled, compile_defaults, compile_losses, staged
 from ..compiler.ir import Graph, Length, Weight
 from ..compiler.numeric import UNIT
-from ..compiler.reference import Places, mask_names
+from ..compiler.reference import Places, length_names, mask_names
 from ..compiler.validation import cases
 from ..compiler.validation.cases import OWN, Case, case
 from ..compiler.validation.proof import EVERY, Measure, fitting
