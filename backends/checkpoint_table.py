@@ -1,6 +1,6 @@
 """A checkpoint map as a literal of texts and numbers, which generated modules carry and `assemble` reads.
 
-    table = (rows, skips, prefixes, sizes)
+    table = (rows, skips, prefixes, sizes, absent)
     row   = (weight, stored name, stack, stored dimensions, order, cut)
 
 * `stack`: for each axis of the weight's stack (place, size); the place is a letter in the stored name, a
@@ -12,7 +12,7 @@
   first entry), entries counted behind that place.
 
 Several rows of one weight are homes of the same numbers, the first one found counts. `sizes` tells where
-sizes came from.
+sizes came from, `absent` what number a weight has that a file may lack.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from .numpy.weights import Cut, Dimensions, Table, TableRow
 def checkpoint_table(made: CheckpointMap) -> Table:
     """The literal of a map: `repr` of it is source."""
     rows = tuple(one for row in made.rows for one in _rows(row))
-    return (rows, made.skips, made.prefixes, made.sizes)
+    absent = tuple((one.name, row.absent) for row in made.rows for one in row.weights if row.absent is not None)
+    return (rows, made.skips, made.prefixes, made.sizes, absent)
 
 
 def table_source(table: Table, name: str = "CHECKPOINT") -> str:

@@ -133,7 +133,8 @@ def refuse_values(config: Mapping[str, Any], module: Module) -> None:
 
 def unused_keys(config: Mapping[str, Any], unread: list[str]) -> list[str]:
     """The keys of config.json that nothing read and that may matter."""
-    return [key for key in unread if key not in HARMLESS and key not in REFUSED and AT_REST.get(key, ...) != config[key]]
+    said = [key for key in unread if key not in HARMLESS and key not in REFUSED]
+    return [key for key in said if key not in AT_REST or config[key] != AT_REST[key]]
 
 
 # --------------------------------------------------------------------------------------------- spec and model

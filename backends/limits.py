@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..compiler import kernels
-from ..compiler.ir import Axis, Graph, Input, Node, const, walk_all
+from ..compiler.ir import Axis, Graph, Input, Node, Origin, const, walk_all
 from ..compiler.passes.running import added
 from ..compiler.reference import mask_names
 from .numpy.border import SPANNED, InputRow, LimitRow, MaskRow
+
+GIVEN = ("input", "position", "random", "append", "keep", "stored")
+"""Operations that depend on what the caller gives, in this call or an earlier one."""
 
 
 def input_rows(graph: Graph) -> tuple[InputRow, ...]:
@@ -39,7 +42,7 @@ def mask_rows(graph: Graph) -> tuple[MaskRow, ...]:
 
 
 def limit_rows(graph: Graph) -> tuple[LimitRow, ...]:
-    """(input or "position", table, limit) of every table of weights that is picked by an input as it comes.
+    """(input, "position" or "length of …", table, limit) of every table that is picked by such numbers as they come.
 
     Only models: an objective's labels may be out of range where a condition leaves them out.
     """
@@ -49,19 +52,24 @@ def limit_rows(graph: Graph) -> tuple[LimitRow, ...]:
     guarded = {arg for one in nodes if one.op == "map" and one["fn"] == "where" for arg in one.args[1:]}
     found: dict[LimitRow, None] = {}
     for one in nodes:
-        if one.op != "pick" or one in guarded or one.args[0].op != "weight":
+        if one.op != "pick" or one in guarded or not _is_table(one.args[0]):
             continue
         for axis, place in zip(one["keys"], one.args[1:], strict=True):
             source, shift = source_of(place, ("input", "position", "index"))
             name = _limited(graph, source)
             if name and isinstance(axis.size, int):
-                table = f"{one.args[0]['name']}[{axis.name}]"
+                table = f"{_named(graph, one.args[0])}[{axis.name}]"
                 found[name, table, axis.size - shift] = None
                 if (counted := _counted(place)) is not None:
                     found[counted[0], table, axis.size - counted[1]] = None
     if not any(name == "position" for name, _, _ in found) and any(one.op == "position" for one in nodes):
         found["position", "", 1 << 40] = None  # position_ids are an input all the same
-    return tuple(found)
+    order = [one.name for one in graph.inputs]  # a text that is too long is told before one that is made of it
+    return tuple(sorted(found, key=lambda row: _rank(row[0].removeprefix(SPANNED), order)))
+
+
+def _rank(name: str, order: Sequence[str]) -> int:
+    return order.index(name) if name in order else 0
 
 
 def _limited(graph: Graph, source: Node | None) -> str:
@@ -73,6 +81,18 @@ def _limited(graph: Graph, source: Node | None) -> str:
     size = source["axis"].size
     along = [one for one in graph.inputs if any(axis.size == size and axis.counted for axis in one.axes)]
     return SPANNED + along[0].name if along else ""
+
+
+def _is_table(one: Node) -> bool:
+    """Whether a value is the same in each call: a weight, or what is made of nothing that is given."""
+    if one.op == "weight":
+        return True
+    return not any(here.op in GIVEN or any(axis.ragged for axis in here.axes) for here in walk_all((one,)))
+
+
+def _named(graph: Graph, table: Node) -> str:
+    """The name of a table."""
+    return str(table["name"]) if table.op == "weight" else graph.origins.get(table, Origin()).name or "of the spec"
 
 
 def checked_picks(graph: Graph) -> set[Node]:

@@ -12,22 +12,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler import lower, pipeline, reference, showing
+from ..compiler import lower, reference, showing
 from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
-from ..compiler.driver import Compiled, compile_decoding, compile_losses, lowered
+from ..compiler.driver import lowered, staged
 from ..compiler.graphs import restricted, used
 from ..compiler.ir import Graph
+from ..compiler.modules import Entry
 from ..compiler.wanted import wanted
 from ..grammar.diagnostics import TransformulaError, did_you_mean, error
 from .checkpoint_table import checkpoint_table
+from .defaults import default_rows, inputs_of, makers
 from .folder import ModelFolder, read_model_folder, unused_keys
 from .generation import Generates, unused_generation_keys
 from .limits import input_rows, limit_rows, mask_rows
-from .numpy.border import COUNTED, SPANNED, check_call, chosen_loss
+from .numpy.border import COUNTED, SPANNED, check_call, chosen_loss, completed
 from .numpy.files import Stored, read_stored
 from .numpy.results import listed
-from .numpy.weights import Table, Weights, assemble, left_over, missing_weights
+from .numpy.weights import Table, Weights, assemble, left_over, missing_weights, several
 from .objectives import loss_rows
 from .program import BACKENDS, Program, check_backend, passes_left_out, proved
 from .saving import Origin
@@ -70,6 +72,7 @@ class LoadedModel(Generates):
         self.left_out: dict[str, str] = {}
         self._border = input_rows(made.formula), mask_rows(made.formula), limit_rows(made.formula)
         self._losses, self._each = loss_rows(made), made.formula.each
+        self._defaults = default_rows(made), makers(made)
         first = SPANNED + self._border[0][0][0]
         rows = [row for row in self._border[2] if row[0] in ("position", first) or row[0].startswith(COUNTED)]
         places = [limit for _, table, limit in rows if table]
@@ -101,7 +104,8 @@ class LoadedModel(Generates):
         names = [out.name for out in self.program.compiled.formula.outputs if outputs is None or out.name in outputs]
         given = {"input_ids": input_ids, "attention_mask": attention_mask, **others}
         try:
-            arrays = check_call(given, *self._border, self._losses, self._each)
+            given = completed(given, *self._defaults, *self._border[:2], self._losses)
+            arrays = check_call(given, *self._border, self._losses, self._each, self._defaults[0])
         except ValueError as fault:
             raise error("R910", f"{self.entry}: {fault}") from None
         arrays = {
@@ -115,10 +119,12 @@ class LoadedModel(Generates):
 
     def _asked(self, others: dict[str, Any], outputs: Any) -> tuple[str, ...]:
         """The results on demand that a call asks for; flags are taken out of its inputs."""
-        flags = {f"output_{name}": name for name in self.shows}
+        kinds = {"hidden_states", "attentions"}  # of encoder and decoder at once
+        flags = {f"output_{one}": [name for name in self.shows if name.endswith(one)] for one in {*self.shows, *kinds}}
         default = self._origin.folder.config
-        told = {flag: others.pop(flag, None) for flag in flags}
-        wanted = {flags[flag] for flag, said in told.items() if (default.get(flag) is True if said is None else said)}
+        told = {flag: others.pop(flag, None) for flag, names in flags.items() if names}
+        asked = {flag for flag, said in told.items() if (default.get(flag) is True if said is None else said)}
+        wanted = {name for flag in asked for name in flags[flag]}
         known = [out.name for out in self.program.compiled.formula.outputs]
         for name in outputs or ():
             if name in self.shows:
@@ -183,6 +189,7 @@ def load(
     found = read_model_folder(folder, spec, entry)
     config = Config(found.module, found.config)
     chosen = lower.choose_entry(found.module, found.entry)
+    config = decided(found, config, chosen)
     stored, table, graph, left_out = _weights(found, lowered(found.module, config, chosen), config, strict)
     weights = _checked(lambda: assemble(stored, table, strict), found.path, "")
     graph = wanted(graph, results, rows)
@@ -190,10 +197,8 @@ def load(
 
     def made(graph: Graph, like: Any) -> Engine:
         left, until = passes_left_out(backend), None if engine else "formula"
-        stages, ledger = pipeline.run(graph, without=left, until=until)
-        losses = () if rows else compile_losses(found.module, config, graph, without=left, until=until)
-        decoding = None if rows or engine is None else compile_decoding(graph, ledger, without=left)
-        compiled = Compiled(found.module, config, graph.name, stages, ledger, losses, decoding, rows or {})
+        decodes = engine is not None and like is None  # what is shown on demand is no step's
+        compiled = staged(found.module, config, graph, rows or {}, decodes, left, until=until)
         compiled = replace(compiled, generation=found.generation)
         compiled = proved(compiled) if validate and engine is not None else compiled
         program = Program(compiled, backend, layout or getattr(engine, "LAYOUT", None))
@@ -254,6 +259,18 @@ def _weights(
     return stored, table, graph, told
 
 
+def decided(found: ModelFolder, config: Config, entry: Entry) -> Config:
+    """The config after what the file itself decides: weights of which it holds two are not tied."""
+    graph = lowered(found.module, config, entry)
+    rows = checkpoint_rows(found.module, graph.name, graph, config)
+    deciding = {one.name: row.decides for row in rows.rows for one in row.weights if row.decides}
+    if not deciding:
+        return config
+    stored = _checked(lambda: read_stored(found.path), found.path, "")
+    untied = {deciding[weight] for weight in several(stored, checkpoint_table(rows)) if weight in deciding}
+    return Config(found.module, found.config, dict.fromkeys(untied, False)) if untied else config
+
+
 def _checked(read: Callable[[], Any], path: Path, advice: str) -> Any:
     """Faults of files and weights as an error for people."""
     try:
@@ -287,9 +304,9 @@ def _reference(program: Program, weights: Weights) -> Forward:
         made: dict[str, Any] = {}
         if loss is not None:
             objective = compiled.losses[rows.index(loss)].formula
-            takes = [row.name for row in objective.inputs]
-            takes += [] if compiled.formula.each else reference.allowed_inputs(objective)
-            made = dict(reference.run(objective, {}, {n: v for n, v in {**given, **found}.items() if n in takes}))
+            whole = {**given, **found}
+            here = {row.name: whole[row.name] for row in objective.inputs}
+            made = reference.run(objective, {}, here if graph.each else inputs_of(compiled.formula, objective, whole))
         at = 2 if graph.each else 1  # behind the batch, and behind the choices of an example
         steps = {out.name: (at, out.listed) for out in graph.outputs if out.listed}
         return {**made, **listed({name: found[name] for name in outputs}, steps)}

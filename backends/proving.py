@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..compiler import pipeline, reference
-from ..compiler.driver import Compiled, compile_losses, lowered
-from ..compiler.heads import losses
+from ..compiler.driver import Compiled, compile_defaults, compile_losses, staged
 from ..compiler.ir import Graph, Length, Weight
 from ..compiler.numeric import UNIT
-from ..compiler.reference import Places, mask_names
+from ..compiler.reference import Places, length_names, mask_names
 from ..compiler.validation import cases
 from ..compiler.validation.cases import OWN, Case, case
 from ..compiler.validation.proof import EVERY, Measure, fitting
@@ -24,7 +23,11 @@ from ..compiler.validation.rounding import Noisy, allowed
 from ..compiler.validation.sizes import Shrinker, Small, Subject, subjects
 from ..compiler.validation.trial import WRONG_ID, Gap, far, gap
 from ..grammar.diagnostics import TransformulaError
+from .defaults import default_rows, inputs_of, makers
+from .limits import input_rows, mask_rows
 from .load import REFERENCE, load
+from .numpy.border import completed
+from .objectives import loss_rows
 from .program import BACKENDS, Program, passes_left_out
 
 Array = npt.NDArray[Any]
@@ -74,9 +77,11 @@ def prove_backends(made: Compiled, chosen: Sequence[Way]) -> Iterator[Measure]:
         for small, kinds in fitting(shrinker, profile, names):
             made_up = [case(small.graph, kind) for kind in kinds if not kind.training]
             wanted = [(one, found) for one in made_up if (found := _wanted(small.graph, one)) is not None]
-            wanted += [(one, loss) for one, found in wanted for loss in _losses(subject, small, one, found)]
+            beside = staged(small.config.module, small.config, small.graph, {}, False, until="formula")
+            more = [(one, loss) for one, found in wanted for loss in _losses(beside, one, found)]
+            more += [(one, made) for one, found in wanted for made in _made(beside, one, found)]
             for way in chosen:
-                yield from _proved(subject, small, way, without, wanted)
+                yield from _proved(subject, small, way, without, [*wanted, *more])
 
 
 @dataclass(frozen=True)
@@ -98,24 +103,48 @@ def _wanted(graph: Graph, one: Case) -> Wanted | None:
         return None
 
 
-def _losses(subject: Subject, small: Small, one: Case, found: Wanted) -> Iterator[Wanted]:
+def _losses(beside: Compiled, one: Case, found: Wanted) -> Iterator[Wanted]:
     """The losses that labels beside the inputs ask for; those of ordinary numbers, whose results all exist."""
-    if small.graph.each or one.kind.scale != 1:
+    if beside.formula.each or one.kind.scale != 1:
         return
-    examples = len(next(iter(found.values.values())))
-    for entry in losses(small.config.module, subject.entry.name, list(found.values)):
-        graph = lowered(small.config.module, small.config, entry)
-        known = {*found.inputs, *found.values, *(row.name for row in small.graph.inputs)}
-        own = cases.labels(graph, one.kind, examples, {row.name for row in graph.inputs} - known)
-        given = {**found.inputs, **own}
-        takes = reference.allowed_inputs(graph)
-        values = {name: value for name, value in {**given, **found.values}.items() if name in takes}
+    for loss in beside.losses:
+        graph = loss.formula
+        given = {**found.inputs, **_labels(beside, graph, one, found)}
+        values = inputs_of(beside.formula, graph, {**given, **found.values})
         moved = {name: found.moved.get(name, value) for name, value in values.items()}
         try:
-            loss = reference.run(graph, {}, values)
-            yield Wanted(given, loss, reference.run(graph, {}, moved, evaluator=Noisy))
+            made = reference.run(graph, {}, values)
+            yield Wanted(given, made, reference.run(graph, {}, moved, evaluator=Noisy))
         except TransformulaError:
             continue  # an example that has nothing to label
+
+
+def _labels(beside: Compiled, graph: Graph, one: Case, found: Wanted) -> dict[str, Array]:
+    """The inputs of an objective that are none of its model's, as long as the model's are."""
+    known = {*found.inputs, *found.values, *(row.name for row in beside.formula.inputs)}
+    names = {row.name for row in graph.inputs} - known
+    examples = len(next(iter(found.values.values())))
+    return cases.labels(graph, one.kind, examples, names, length_names(beside.formula))
+
+
+def _made(beside: Compiled, one: Case, found: Wanted) -> Iterator[Wanted]:
+    """The results where an input is left out and made of others: of labels, or of another input."""
+    graph = beside.formula
+    objectives = {loss.entry: loss.formula for loss in beside.losses}
+    for default in beside.defaults if one.kind.scale == 1 and not one.kind.given else ():
+        partly = {name: value for name, value in found.inputs.items() if name != default.name}
+        if default.loss:
+            partly |= _labels(beside, objectives[default.loss], one, found)
+        else:
+            partly.pop(next((mask for mask, masked in mask_rows(graph) if masked == default.name), ""), None)
+        rows = default_rows(beside), makers(beside), input_rows(graph), mask_rows(graph), loss_rows(beside)
+        try:
+            whole = completed(partly, *rows)
+            given = {name: value for name, value in whole.items() if name in reference.allowed_inputs(graph)}
+            values = reference.run(graph, one.weights, given)
+            yield Wanted(partly, values, reference.run(graph, one.weights, given, evaluator=Noisy))
+        except (TransformulaError, ValueError):
+            continue  # a text that is longer than a table, or an input that config does not make
 
 
 def _proved(
@@ -123,8 +152,10 @@ def _proved(
 ) -> Iterator[Measure]:
     left = (*without, *passes_left_out(way.backend))
     stages, ledger = pipeline.run(small.graph, left)
-    objectives = compile_losses(small.config.module, small.config, small.graph, left)
-    compiled = Compiled(small.config.module, small.config, subject.entry.name, stages, ledger, objectives)
+    module, config = small.config.module, small.config
+    objectives = compile_losses(module, config, small.graph, left)
+    others = compile_defaults(module, config, small.graph, objectives)
+    compiled = Compiled(module, config, subject.entry.name, stages, ledger, objectives, defaults=others)
     program = Program(compiled, way.backend, way.layout)
     names = [out.name for out in small.graph.outputs]
     calls: dict[float, Any] = {}

@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from ..grammar.diagnostics import error
 from .folder import ModelFolder
 from .numpy.files import WEIGHTS_FILE, Stored
-from .numpy.weights import Table, Weights, other_names, part_of, table_entries
+from .numpy.weights import Table, Weights, other_names, part_of, row_shape, table_entries
 
 Array = npt.NDArray[Any]
 BESIDE = (
@@ -70,9 +70,15 @@ class Origin:
 def back_in_place(stored: Stored, table: Table, weights: Mapping[str, Any]) -> dict[str, Array]:
     """The stored tensors with the weights' present numbers: the inverse of `assemble`.
 
-    A weight with several homes is written to each that the file has, so ties stay ties.
+    A weight with several homes is written to each that the file has, so ties stay ties. One that the file lacks is
+    written if it is no longer the number that it then has.
     """
     made = {name: np.array(array, order="C") for name, array in stored.items()}
+    absent = dict(table[4])
+    for row, _, name in table_entries(table):
+        there = any(one in made for one in other_names(name, table[2]))
+        if row[0] in absent and not there and np.any(np.asarray(weights[row[0]]) != absent[row[0]]):
+            made[name] = np.full(row_shape(row), absent[row[0]], np.asarray(weights[row[0]]).dtype)
     for row, index, name in table_entries(table):
         value = weights[row[0]]
         for i in index:

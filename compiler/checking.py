@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Note, Span, TransformulaError, error
-from . import calls, heads, ir, showing
+from . import calls, defaults, heads, ir, showing
 from .checkpoint import checkpoint_rows
 from .config import Config
-from .ir import Axis, Length
+from .ir import Axis, Graph, Length
 from .lint import lint
 from .lower import lower_entry
 from .modules import Entry, Module
@@ -110,7 +110,9 @@ def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:
                 under = session.module.entries[written.of.name].definition
                 entry = replace(entry, definition=heads.of_results(written, under))
             shows = list(showing.present(written or entry.definition, config))  # what it takes over is checked there
-            checkpoint_rows(session.module, entry.name, lower_entry(entry, config, own, shows), config)
+            graph = lower_entry(entry, config, own, shows)
+            checkpoint_rows(session.module, entry.name, graph, config)
+            _defaults(session.module, config, graph, own)
         else:
             _alone(entry, config, own)
     except Poisoned:
@@ -120,6 +122,15 @@ def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:
     told = [*own.diagnostics.found, *(one for one in told if one not in own.diagnostics.found)]
     text = entry.definition.span
     return [replace(one, via=()) if one.span and _within(one.span, text) else one for one in told]
+
+
+def _defaults(module: Module, config: Config, graph: Graph, own: Session) -> None:
+    """What stands in for inputs is lowered, too, in sessions of its own."""
+    model = graph.batch is not None
+    found = defaults.of_model(module, config, graph) if model else defaults.of_loss(module, config, graph.name)
+    for one in found:
+        if not one.reason:
+            lower_entry(one.entry, config, Session(module, config, work=own.work))
 
 
 def _within(inner: Span, outer: Span) -> bool:

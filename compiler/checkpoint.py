@@ -14,15 +14,17 @@ entry; `d'` is the out-side of `[d → d]`; in a fused row the one name that no 
 An axis of a stack (`layer[layers]`) is a place in the name, `layer[l] : "….{l}.…"`, where counting may start later,
 `layer[l] : "….{l + 1}.…"`; or, when the path has no brackets, an axis of the layout.
 
-`path : also "name"` is a second home of a weight: files may hold either, or both with equal values. A row of
-a weight that this model does not use, or that config leaves out, is a name to skip.
+`path : also "name"` is a second home of a weight: files may hold either, or both with equal values. With
+`path : same "name" if tied` a file decides: where it holds both with other values, the entry `tied` of config is
+false for it. `path : optional "name"` may be absent: then the weight has its initial number. A row of a weight that
+this model does not use, or that config leaves out, is a name to skip.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TypeAlias
 
@@ -40,7 +42,7 @@ from .totality import tied_rows, untotal
 __all__ = ["CheckpointMap", "Row", "checkpoint_rows", "find_block", "label", "own_names"]
 
 MAX_DEPTH = 16
-ALSO = "also"
+ALSO, SAME, OPTIONAL = WORDS = ("also", "same", "optional")
 PLACE = re.compile(r"\{([^{}+]*?)(?: ?\+ ?[0-9]{1,9})?\}")
 
 Parts: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
@@ -152,7 +154,7 @@ class _Flat:
         base = find_block(self.module, block.base.name, block.ecosystem.name, before=block if again else None)
         if base is None:
             raise self.no_block(block.base)
-        mine = {name for leaf in own if leaf.mapping.include is None for name in leaf.names}
+        mine = {name for leaf in own if _word(leaf.mapping) in ("", OPTIONAL) for name in leaf.names}
         taken = (leaf for leaf in self.block(base, path, stored, depth + 1) if not mine & set(leaf.names))
         return [*(_Leaf(one.paths, one.stored, one.mapping, True) for one in taken), *own]
 
@@ -166,13 +168,13 @@ class _Flat:
                 continue
             if row.condition is not None and not self.holds(row.condition):
                 continue
-            also = row.include is not None and row.include.name == ALSO
-            if (row.nested or (row.include and not also)) and len(row.paths) > 1:
+            included = row.include is not None and not _word(row)
+            if (row.nested or included) and len(row.paths) > 1:
                 raise _mistake(
                     "K008", "only single weights can be fused, not what has rows of its own", row.span
                 )
             below = (*path, *row.paths[0].parts)
-            if row.include is not None and not also:
+            if row.include is not None and included:
                 other = find_block(self.module, row.include.name)
                 if other is None:
                     raise self.no_block(row.include)
@@ -226,9 +228,20 @@ class _Flat:
         place = places.pop()
         own = [tuple(a for a in w.axes if a not in w.stack or not place[w.stack.index(a)]) for w in weights]
         found, part = layouts.resolve(weights, own, explicit, leaf.mapping.span)
-        also = leaf.mapping.include is not None and leaf.mapping.include.name == ALSO
+        word = _word(leaf.mapping)
         merged = explicit is None and all(one.outs is None for one in weights)
-        return Row(weights, leaf.stored, place, found, part, merged, also, leaf.mapping.span)
+        made = Row(weights, leaf.stored, place, found, part, merged, word in (ALSO, SAME), leaf.mapping.span)
+        if word == OPTIONAL:
+            return replace(made, absent=_initial(weights, leaf.mapping.span))
+        return replace(made, decides=self.decided(leaf.mapping)) if word == SAME else made
+
+    def decided(self, row: s.Mapping) -> str:
+        """The entry of config that a file decides by this row."""
+        name = row.condition.name if isinstance(row.condition, s.Name) else ""
+        if name not in self.module.options:
+            advice = 'Write  path : same "name" if tied  with an entry `tied` of config.'
+            raise _mistake("K015", "this row does not say what the file decides", row.span, help=advice)
+        return name
 
     def unknown(self, names: tuple[str, ...], leaf: _Leaf) -> TransformulaError:
         """The error for a weight that the model does not have."""
@@ -321,14 +334,31 @@ class _Flat:
         found: dict[str, None] = {}
         for block in self.module.checkpoints:
             for row in block.rows:
-                base = row.include.name if isinstance(row, s.Mapping) and row.include is not None else None
-                entry = self.module.entries.get(base) if base is not None else None
+                if not isinstance(row, s.Mapping) or row.include is None or _word(row):
+                    continue
+                entry = self.module.entries.get(row.include.name)
                 if entry is not None and entry.definition.kind != "block" and row.stored:
                     found[row.stored] = None
         return tuple(found)
 
 
 # ---------------------------------------------------------------------------------------------------- helpers
+
+
+def _word(row: s.Mapping) -> str:
+    """The word before a stored name that says how it is a home, if there is one."""
+    return row.include.name if row.include is not None and row.include.name in WORDS else ""
+
+
+def _initial(weights: tuple[Weight, ...], span: Span) -> float:
+    """The number that a weight has where the file lacks it."""
+    try:
+        (weight,) = weights
+        return float(weight.init)
+    except ValueError:
+        advice = "Give it one where it is declared:  b : [d] ~ 0"
+        message = "only a weight whose initial value is a number may be absent"
+        raise _mistake("K015", message, span, help=advice) from None
 
 
 def _mistake(code: str, message: str, span: Span | None, **more: object) -> TransformulaError:

@@ -12,7 +12,7 @@ Backends take the last graph from here (backends/program.py).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..grammar.diagnostics import Diagnostic, Diagnostics, Source, TransformulaE
 from . import checking, heads, lower, pipeline, showing, wanted
 from .config import Config
 from .decoding import Decoding, decoding_of
+from .defaults import Default, defaults
 from .ir import Graph
 from .ledger import Ledger
 from .modules import Entry, Loader, Module, read_source
@@ -39,6 +40,7 @@ class Compiled:
     decoding: Decoding | None = None  # the step that computes new tokens alone, of a causal model over tokens
     rows: Mapping[str, str] = field(default_factory=dict)  # which rows of its results were asked for
     generation: Mapping[str, Any] | None = None  # generation_config.json; None: config.json speaks for it
+    defaults: tuple[Default, ...] = ()  # inputs that are made of others where a call leaves them out
 
     @property
     def formula(self) -> Graph:
@@ -91,10 +93,25 @@ def compile_graph(
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
     graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, made, shows)), results, rows)
+    return staged(module, made, graph, rows or {}, not shows, without, only, until)
+
+
+def staged(
+    module: Module,
+    config: Config,
+    graph: Graph,
+    rows: Mapping[str, str],
+    decodes: bool,
+    without: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+    until: str | None = None,
+) -> Compiled:
+    """A model in its stages, with what stands beside it: objectives, its step if it `decodes`, inputs that are made."""
     stages, ledger = pipeline.run(graph, without, only, until)
-    losses = () if rows else compile_losses(module, made, graph, without, only, until)  # they are of all tokens
-    decoding = None if rows else compile_decoding(graph, ledger, without, only, until)
-    return Compiled(module, made, chosen.name, stages, ledger, losses, decoding, rows or {})
+    losses = () if rows else compile_losses(module, config, graph, without, only, until)  # they are of all tokens
+    decoding = compile_decoding(graph, ledger, without, only, until) if decodes and not rows else None
+    others = compile_defaults(module, config, graph, losses)
+    return Compiled(module, config, graph.name, stages, ledger, losses, decoding, rows, defaults=others)
 
 
 def compile_decoding(
@@ -129,6 +146,14 @@ def compile_losses(
         stages, ledger = pipeline.run(lowered(module, config, entry), without, only, until)
         made.append(Compiled(module, config, entry.name, stages, ledger))
     return tuple(made)
+
+
+def compile_defaults(
+    module: Module, config: Config, graph: Graph, losses: Sequence[Compiled]
+) -> tuple[Default, ...]:
+    """The inputs of a model that are made of others where a call leaves them out, as functions of a batch."""
+    found = () if graph.batch is None or graph.each else defaults(module, config, graph, [one.entry for one in losses])
+    return tuple(one if one.reason else replace(one, graph=lowered(module, config, one.entry)) for one in found)
 
 
 def known_shows(entry: Entry, config: Config, wanted: Sequence[str]) -> tuple[str, ...]:

@@ -85,10 +85,18 @@ def of_results(written: s.Definition, under: s.Definition) -> s.Definition:
 
     A result [seq, vocab] of M is a parameter [batch, seq, vocab]; it stands before the objective's own ones.
     """
-    batch, known = _batch(written), mentioned(written)
+    batch, again = _batch(written), restated(written, under)
+    own = [one for one in written.params or () if one not in again]
+    known = mentioned(replace(written, params=tuple(own)))
     given = [_result(one, batch, under.each) for one in under.outputs if one.name in known]
-    given += [_batched(one, batch) for one in under.params or () if one.name in known]
-    return replace(written, of=None, params=(*given, *(written.params or ())))
+    given += [batched(one, batch) for one in under.params or () if one.name in known]
+    return replace(written, of=None, params=(*given, *own))
+
+
+def restated(written: s.Definition, under: s.Definition) -> list[s.Param]:
+    """The inputs of its model that an objective gives a default."""
+    names = {one.name for one in under.params or ()}
+    return [one for one in written.params or () if one.name in names and one.default is not None]
 
 
 def shared(scope: Scope, name: str, equation: s.Assign | s.Expr) -> Value | None:
@@ -123,7 +131,7 @@ def _completed(module: Module, entry: Entry, busy: tuple[str, ...]) -> Entry:
         return module.entries[entry.name]
     batch = _batch(written)
     inside = {one.name for one in declared_names(base.body)} if not objective else set()
-    taken = [_batched(one, batch) if objective else one for one in base.params or ()]
+    taken = [batched(one, batch) if objective else one for one in base.params or ()]
     taken = [_reached(one, written.of, inside) for one in taken]
     own = {one.name for one in written.params or ()}
     params = tuple(one for one in taken if one.name not in own)
@@ -191,7 +199,7 @@ def _batch(written: s.Definition) -> str:
     return axes[0].name if axes else BATCH
 
 
-def _batched(param: s.Param, batch: str) -> s.Param:
+def batched(param: s.Param, batch: str = BATCH) -> s.Param:
     """The parameter of a model for a batch of examples."""
     names = param.axes.names if param.axes else ()
     return replace(param, axes=s.Axes(param.span, (s.Name(param.span, batch), *names)))

@@ -18,7 +18,7 @@ from .modules import Entry, Module
 from .names import is_none
 from .scope import Scope, Session
 from .ties import tied
-from .values import Poisoned, Tensor
+from .values import Choice, Poisoned, Tensor
 
 BATCH = Axis("batch", Length("batch"))
 ORDINARY = ("batch", "attention_mask", "input_mask", "padding_mask", "mask_padding")
@@ -101,12 +101,19 @@ def _inputs(scope: Scope, definition: s.Definition, objective: bool) -> list[ir.
             scope.axes[name.name] = axis
             axes.append(axis)
         name_ = param.alias or param.name
-        default: Node | None = None
-        if param.default is not None and not is_none(param.default):
-            default = expressions.tensor(scope, expressions.lower(scope, param.default), param.default).node
+        default = _default(scope, param, axes)
         scope.values[param.name] = Tensor(ir.input_(name_, axes, "unknown", default))
         found.append(ir.Input(name_, param.name, tuple(axes), "real", default is None))
     return found
+
+
+def _default(scope: Scope, param: s.Param, axes: list[Axis]) -> Node | None:
+    """What stands in for an input that is not given. One of another length is made before (defaults.py)."""
+    value = None if param.default is None or is_none(param.default) else expressions.lower(scope, param.default)
+    if param.default is None or value is None or value == Choice(None):
+        return None
+    made = expressions.tensor(scope, value, param.default).node
+    return None if any(axis.counted and axis not in axes for axis in made.axes) else made
 
 
 def _read(inputs: list[ir.Input], definition: s.Definition, outputs: Iterable[ir.Output]) -> list[ir.Input]:

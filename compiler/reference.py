@@ -208,9 +208,9 @@ def _align_input(one: Input, value: Array, places: Mapping[str, Places]) -> Arra
 
 
 def _restore(value: Array, axes: tuple[Axis, ...], places: Mapping[str, Places], graph: Graph) -> Array:
-    """Back to the caller's places; NaN means that an entry out of range was read. An empty example has zeros."""
+    """Back to the caller's places; NaN means that an entry out of range was read. Without a token all is 0."""
     if graph.batch is not None and places:
-        rows = np.all([place.count > 0 for place in places.values()], axis=0)
+        rows = np.any([place.count > 0 for place in places.values()], axis=0)
         value = np.where(rows.reshape((-1,) + (1,) * (value.ndim - 1)), value, 0)
     told: set[Axis | None] = set()
     for number, axis in enumerate(axes):

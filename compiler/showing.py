@@ -1,6 +1,7 @@
 """What a definition `shows`: results on demand, each the values of a loop's steps, one after the other.
 
     shows hidden_states[seq, d]      = x                the states of a recurrence, the first one included
+          encoder_states[seq, d]     = m.hidden_states  what a call inside shows
           attentions[head, seq, key] = y.a.heads.A      a value of the loop's body, at each of its steps
           hidden_states[seq, d]      = [x[0]; y]        both kinds, one after the other
 
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from ..grammar import syntax as s
 from . import expressions, ir, loops
 from .ir import Axis
-from .names import is_none, used_names
+from .names import is_none, parts, used_names
 from .values import Tensor, Value
 
 if TYPE_CHECKING:
@@ -51,8 +52,11 @@ def _chosen(written: s.Expr, config: Config) -> s.Expr:
 
 def register_all(scope: Scope, definition: s.Definition) -> None:
     """Tells the loops of a call which values of their steps are asked for; before any of them runs."""
-    for output in _asked(scope, definition):
+    asked = _asked(scope, definition)
+    for output in asked:
         register(scope, output)
+    inside = (one.name for one in parts(tuple(output.value for output in asked)) if isinstance(one, s.Member))
+    scope.session.shows |= frozenset(inside)  # what a call is asked for in turn
 
 
 def _asked(scope: Scope, definition: s.Definition) -> list[s.Output]:

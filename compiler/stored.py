@@ -21,7 +21,8 @@ class Row:
     the stack, or (empty) an axis of the stored tensor. `layouts` are, for each weight, groups of its axes per
     stored dimension; `part` is where the parts of a fused tensor stand: stored dimension and place in its
     group. `merged` rows have the default layout of a weight without an arrow: the file may merge neighbours.
-    `also` rows are second homes.
+    `also` rows are second homes; where one holds other numbers, the entry `decides` of config is false.
+    `absent` is the number that the weight has where the file lacks it.
     """
 
     weights: tuple[Weight, ...]
@@ -32,6 +33,8 @@ class Row:
     merged: bool = False
     also: bool = False
     span: Span | None = field(compare=False, default=None)
+    decides: str = ""
+    absent: float | None = None
 
 
 @dataclass(frozen=True)

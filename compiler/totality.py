@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Note
@@ -38,7 +39,7 @@ def _moved(row: Row, weight: Weight) -> Row:
     """The same stored tensor as the home of a tied weight, whose axes stand in the same order."""
     twin = dict(zip(row.weights[0].axes, weight.axes, strict=True))
     found = tuple(tuple(tuple(twin[axis] for axis in group) for group in one) for one in row.layouts)
-    return Row((weight,), row.stored, row.places, found, row.part, row.merged, row.also, row.span)
+    return replace(row, weights=(weight,), layouts=found)
 
 
 def untotal(

@@ -10,7 +10,7 @@ literals that backends/limits.py makes of a graph:
              "length of input_ids" limits that one, and "position of input_ids != 1" the number of such entries
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ InputRow = tuple[str, str, tuple[str, ...], bool | str]
 MaskRow = tuple[str, str]
 LimitRow = tuple[str, str, int]
 LabelRow = tuple[str, int, int | None]
+DefaultRow = tuple[str, str, tuple[str, ...], str]
 LossRow = tuple[str, tuple[InputRow, ...], tuple[str, ...], tuple[LabelRow, ...]]
 
 COUNTED = "position of "
@@ -33,6 +34,7 @@ def check_call(
     limits: Sequence[LimitRow],
     losses: Sequence[LossRow] = (),
     each: str = "",
+    defaults: Sequence[DefaultRow] = (),
 ) -> dict[str, NDArray[Any]]:
     """The inputs of a call as arrays, None left out; ValueError says what is wrong and with which input.
 
@@ -48,7 +50,7 @@ def check_call(
     positions = any(name == "position" for name, _, _ in limits)
     known = [row[0] for row in inputs] + [mask for mask, _ in masks]
     known += (["position_ids"] if positions else []) + [one[0] for row in losses for one in row[1]]
-    check_names(list(given), list(dict.fromkeys(known)), inputs)
+    check_names(list(given), list(dict.fromkeys(known)), inputs, defaults)
     arrays: dict[str, NDArray[Any]] = {}
     sizes: dict[str, tuple[int, str]] = {}
     for name, kind, dimensions, _ in inputs:
@@ -67,10 +69,45 @@ def check_call(
         inputs = [(name, kind, (d[0], *d[2:]) if each in d else d, n) for name, kind, d, n in inputs]
         own = [row[0] for row in (loss[1] if loss else ())]
         arrays = {n: x if n in own else x.reshape(-1, *x.shape[2:]) for n, x in arrays.items()}
-    check_limits(arrays, inputs, masks, [row for row in limits if row[0] not in made_up])
     if loss is not None:
-        check_labels(arrays, masks, loss[3])
+        check_labels(arrays, inputs, masks, loss[3])
+    check_limits(arrays, inputs, masks, [row for row in limits if row[0] not in made_up])
     return arrays
+
+
+def completed(
+    given: Mapping[str, Any],
+    defaults: Sequence[DefaultRow],
+    makers: Sequence[Callable[[Mapping[str, Any]], NDArray[Any]]],
+    inputs: Sequence[InputRow],
+    masks: Sequence[MaskRow],
+    losses: Sequence[LossRow] = (),
+) -> dict[str, Any]:
+    """What is given, and what is made of it where an input is left out: (input, objective, sources, why not), …
+
+    The first row counts whose objective is asked for and whose sources are given. A text that is made of another one
+    has its mask. ValueError says why an input cannot be made.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    loss = chosen_loss(found, losses)
+    rows = {row[0]: row for row in (*inputs, *(loss[1] if loss else ()))}
+    masks_of = {masked: mask for mask, masked in masks}
+    for (name, objective, sources, reason), make in zip(defaults, makers, strict=True):
+        asked = not objective or (loss is not None and loss[0] == objective)
+        if name in found or rows[name][3] in found or not asked or not all(one in found for one in sources):
+            continue
+        if reason:
+            raise ValueError(f"the input {name!r} is missing: it would be made of {' and '.join(sources)}, {reason}")
+        own = {one: as_input(one, found[one], rows[one][1]) for one in sources}
+        sizes: dict[str, tuple[int, str]] = {}
+        for one in sources:
+            check_dimensions(one, own[one], rows[one][2], sizes)
+        own |= {mask: as_input(mask, found[mask], "mask") for mask, _ in masks if mask in found}
+        found[name] = make(own)
+        there = next((masks_of[one] for one in sources if masks_of.get(one) in found), None)
+        if there is not None and masks_of.get(name, name) not in found:
+            found[masks_of[name]] = found[there]
+    return found
 
 
 def stood_in(given: Mapping[str, Any], inputs: Sequence[InputRow]) -> dict[str, Any]:
@@ -82,7 +119,9 @@ def stood_in(given: Mapping[str, Any], inputs: Sequence[InputRow]) -> dict[str, 
     return made
 
 
-def check_names(given: Sequence[str], known: Sequence[str], inputs: Sequence[InputRow]) -> None:
+def check_names(
+    given: Sequence[str], known: Sequence[str], inputs: Sequence[InputRow], defaults: Sequence[DefaultRow] = ()
+) -> None:
     """No unknown input, and none missing."""
     for name in given:
         if name not in known:
@@ -93,8 +132,9 @@ def check_names(given: Sequence[str], known: Sequence[str], inputs: Sequence[Inp
             raise ValueError(f"there is no input {name!r}: {advice} takes {', '.join(known)}")
     for name, _, _, needed in inputs:
         if needed and name not in given:
-            besides = f" ({needed} can stand in for it)" if isinstance(needed, str) else ""
-            raise ValueError(f"the input {name!r} is missing{besides}")
+            ways = [f"{needed} can stand in for it"] if isinstance(needed, str) else []
+            ways += [f"it can be made of {' and '.join(row[2])}" for row in defaults if row[0] == name and not row[3]]
+            raise ValueError(f"the input {name!r} is missing" + (f" ({', and '.join(ways)})" if ways else ""))
 
 
 def chosen_loss(given: Mapping[str, Any], losses: Sequence[LossRow]) -> LossRow | None:
@@ -113,11 +153,14 @@ def chosen_loss(given: Mapping[str, Any], losses: Sequence[LossRow]) -> LossRow 
     raise ValueError(f"a loss takes {' or '.join(wanted)}, not {told}")
 
 
-def check_labels(arrays: Mapping[str, NDArray[Any]], masks: Sequence[MaskRow], labels: Sequence[LabelRow]) -> None:
+def check_labels(
+    arrays: Mapping[str, NDArray[Any]], inputs: Sequence[InputRow], masks: Sequence[MaskRow], labels: Sequence[LabelRow]
+) -> None:
     """Labels are 0 … limit - 1, or the marker that leaves an entry out; what stands at padding does not matter."""
+    length = {row[0]: row[2][1:2] for row in inputs}
     for name, limit, marker in labels:
         values = arrays[name]
-        mask = next((arrays[mask] for mask, _ in masks if mask in arrays), None)
+        mask = next((arrays[mask] for mask, other in masks if mask in arrays and length[other] == length[name]), None)
         if mask is not None and values.shape[:2] == mask.shape:
             values = values[real_places(mask, mask.shape)]
         wrong = values[(values < 0) | (values >= limit)]

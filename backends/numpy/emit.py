@@ -21,7 +21,7 @@ from ..decoding import decodes
 from ..generation import defaults_of
 from ..limits import input_rows, limit_rows, mask_rows
 from ..pages import module_template, tidy
-from . import border_text, copying, examples, losses, stepping
+from . import border_text, copying, defaults, examples, losses, stepping
 from .mangling import Names, comment, identifier
 from .packed import PackedWriter
 from .parameters import Parameters, write_parameters
@@ -31,7 +31,9 @@ from .writer import Writer
 
 ALWAYS = ("assemble", "read_stored", "check_call", "check_outputs")
 LAW = "token-wise work runs on packed rows, attention per example"
-CONSTANTS = ("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "LOSSES", "STEPS", "CHECKPOINT", "DECODER", "GENERATION")
+CONSTANTS = (
+    *("INPUTS", "MASKS", "LIMITS", "OUTPUTS", "LOSSES", "DEFAULTS", "STEPS", "CHECKPOINT", "DECODER", "GENERATION"),
+)
 GENERATING = ("generate_tokens", "stream_tokens", "read_generation")
 METHODS = (
     *("rows", "example", "load", "dtype", "threads"),
@@ -178,7 +180,7 @@ def _prepare(graph: Graph, parameters: Parameters) -> tuple[list[str], set[str]]
 class CallNames:
     """How `__call__` takes its inputs: `python`, the name of each in Python, and the arguments of its signature."""
 
-    def __init__(self, graph: Graph, formula: Graph, labels: Sequence[str]) -> None:
+    def __init__(self, graph: Graph, formula: Graph, labels: Sequence[str], made: Sequence[str]) -> None:
         inputs = [one.name for one in graph.inputs]
         if "outputs" in inputs:
             raise error(
@@ -197,7 +199,7 @@ class CallNames:
         self.python = {one: spoken.name(one, one) for one in named}
         # what Python cannot call as the spec does comes by **others
         self.others = ["**others: Any"] if any(one != name for one, name in self.python.items()) else []
-        replaced = [one.name for one in formula.inputs if one.instead]
+        replaced = [one.name for one in formula.inputs if one.instead or one.name in made]
         needed = [one.name for one in graph.inputs if one.required and one.name not in replaced]
         optional = [*replaced, *extra, *(one.name for one in graph.inputs if not one.required)]
         self.arguments = ["self, /" if self.others else "self"]
@@ -213,13 +215,14 @@ class CallNames:
 
 def _fill(compiled: Compiled, parts: Written) -> str:
     graph, formula = compiled.graph, compiled.formula
-    loss, lists = losses.parts(compiled), _listed(graph)
-    name, called = compiled_class(graph), CallNames(graph, formula, loss.inputs)
+    loss, lists, made = losses.parts(compiled), _listed(graph), defaults.parts(compiled)
+    name, called = compiled_class(graph), CallNames(graph, formula, loss.inputs, made.inputs)
     more = [name for name, used in (("listed", lists), ("grouped", formula.each)) if used]
     decoder, stepping = decodes(formula, compiled.decoding), parts.stepping
     more += (*(GENERATING if decoder else ()), *(stepping.needs if stepping else ["Recomputed"] if decoder else ()))
     typed = ("Any", "NDArray", "Path", "Sequence", *(("Iterator",) if decoder else ()))
-    library = copying.copied((*ALWAYS, *parts.needs, *loss.needs, *more), typed)
+    library = copying.copied((*ALWAYS, *parts.needs, *loss.needs, *made.needs, *more), typed)
+    methods = (*loss.methods, *made.methods, parts.body, *(stepping.methods if stepping else ()))
     weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
     text = module_template("numpy").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a NumPy module, generated from its formulas.",
@@ -237,6 +240,8 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         limits=repr(limit_rows(formula)),
         outputs=repr(tuple((o.name, tuple(_dimension(a) for a in o.axes)) for o in graph.outputs)),
         losses=repr(loss.rows) if loss.rows else "",
+        defaults=repr(made.rows) if made.rows else "",
+        completed=made.call and f"{made.call}{', LOSSES' if loss.rows else ''})",
         listed=repr(lists) if lists else "",
         decoder=repr(decoder.literal()) if decoder else "",
         stepping=stepping is not None,
@@ -250,11 +255,7 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         given=called.given(),
         each=formula.each,
         call=loss.wrapped(_with_groups(_with_lists(parts.call, lists), formula.each)),
-        body=[
-            line
-            for lines in (*loss.methods, parts.body, *(stepping.methods if stepping else ()))
-            for line in (*lines, "")
-        ],
+        body=[line for lines in methods for line in (*lines, "")],
         kernels=library.texts,
     )
     return tidy(text)

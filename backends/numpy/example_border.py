@@ -18,6 +18,8 @@ def call(graph: Graph, lengths: dict[str, str], masks: dict[str, str], positions
     lines.append("results: dict[str, NDArray[Any]] = {}")
     lines += [_room(graph, out, lengths) for out in graph.outputs]
     work = [line for text in lengths.values() for line in _here(text)]
+    if lengths:
+        work += [f"if not ({' or '.join(f'len(columns_{text})' for text in lengths.values())}):", "    return"]
     if positions:
         work += _positions(next(iter(lengths.values())))
     work += [
@@ -54,12 +56,10 @@ def _packed(graph: Graph, length: str, text: str, masks: dict[str, str]) -> list
 
 
 def _here(text: str) -> list[str]:
-    """The columns of one example, and which of them may be seen; an example without any has no result."""
+    """The columns of one example, and which of them may be seen."""
     return [
         f"here = slice(start_{text}[example], start_{text}[example] + count_{text}[example])",
         f"columns_{text} = where_{text}[here] - example * shape_{text}[1]",
-        f"if len(columns_{text}) == 0:",
-        "    return",
         f"visible_{text} = np.ones(len(columns_{text}), np.bool_)",
         f"if hidden_{text} is not None:",
         f"    visible_{text} = ~hidden_{text}[here]",

@@ -60,16 +60,16 @@ def method(name: str) -> str:
     return f"_loss_{identifier(name)}"
 
 
-def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
-    """The lines of the method of an objective, and the run-time functions that it calls."""
-    graph = loss.graph
+def begun(compiled: Compiled, graph: Graph) -> LossWriter:
+    """A writer with the lines of a function of `given`: the places of each length, the inputs, and all that is made."""
     names = Names((*copying.names(), *LOCALS))
     lengths: dict[str, str] = {}
     for one in graph.inputs:
         for axis in one.axes:
             if isinstance(axis.size, Length) and axis.owner is not None and axis.size.name not in lengths:
                 text = lengths[axis.size.name] = names.fresh(axis.size.name)
-                names.fresh(f"visible_{text}"), names.fresh(f"count_{text}"), names.fresh(f"places_{text}")
+                for prefix in ("visible", "count", "places", "shape"):
+                    names.fresh(f"{prefix}_{text}")
     writer = LossWriter(graph, names, lengths)
     writer.indent = 2
     writer.write(f'count = len(given["{graph.inputs[0].name}"])')
@@ -77,6 +77,13 @@ def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
         _length(writer, compiled, graph, length, text)
     _bind(writer, graph, lengths)
     writer.body(graph.roots)
+    return writer
+
+
+def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
+    """The lines of the method of an objective, and the run-time functions that it calls."""
+    graph = loss.graph
+    writer = begun(compiled, graph)
     results = [f'"{out.name}": np.asarray({writer.value(out.node).text}, self.dtype)' for out in graph.outputs]
     writer.write(f"return {{{', '.join(results)}}}")
     head = border_text.header(method(loss.entry), ["self", "given: dict[str, NDArray[Any]]"], "dict[str, NDArray[Any]]")
@@ -103,9 +110,10 @@ def _length(writer: Writer, compiled: Compiled, graph: Graph, length: str, text:
     told = next(i for i in graph.inputs if any(_is(axis, length) for axis in i.axes))
     at = next(number for number, axis in enumerate(told.axes) if _is(axis, length))
     masks = {_length_of(compiled.formula, masked): mask for mask, masked in mask_rows(compiled.formula)}
-    shape = f'(count, given["{told.name}"].shape[{at}])'
+    shape = f"shape_{text}"
     mask = f'given.get("{masks[length]}", np.ones({shape}))' if length in masks else f"np.ones({shape})"
     writer.need("align_left", "left_aligned")
+    writer.write(f'{shape} = (count, given["{told.name}"].shape[{at}])')
     writer.write(f"places_{text}, count_{text}, visible_{text} = align_left({mask})")
     writer.write(f"{text} = visible_{text}.shape[1]")
 

@@ -159,6 +159,14 @@ def left_aligned(x: NDArray[Any], places: tuple[Any, Any, Any], width: int) -> N
     return y
 
 
+def put_back(x: NDArray[Any], places: tuple[Any, Any, Any], shape: tuple[int, int]) -> NDArray[Any]:
+    """The other way: x[batch, width, …] at the places of the padded batch, zeros elsewhere."""
+    rows, columns, index = places
+    y = np.zeros((*shape, *x.shape[2:]), x.dtype)
+    y[rows, columns] = x[rows, index]
+    return y
+
+
 def prepared(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
     """A parameter in the model's type, contiguous."""
     return np.asarray(array, dtype, order="C")

@@ -18,7 +18,13 @@ from .files import Stored
 Dimensions = tuple[tuple[tuple[str, int], ...], ...]
 Cut = tuple[()] | tuple[int, int, int, int]
 TableRow = tuple[str, str, tuple[tuple[str, int], ...], Dimensions, tuple[int, ...], Cut]
-Table = tuple[tuple[TableRow, ...], tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]
+Table = tuple[
+    tuple[TableRow, ...],
+    tuple[str, ...],
+    tuple[str, ...],
+    tuple[tuple[str, str], ...],
+    tuple[tuple[str, float], ...],
+]
 Weights = dict[
     str, Any
 ]  # weight -> array with a dimension per axis, or a list of such for each axis of its stack
@@ -58,6 +64,10 @@ def assemble(stored: Stored, table: Table, strict: bool = True) -> Weights:
             homes.setdefault(key, [])
             if not fault:
                 homes[key].append((one, part_of(row, index, stored[one])))
+    absent = dict(table[4])
+    for (weight, index), (row, _, _) in missing.items():
+        if weight in absent and (weight, index) not in homes:
+            homes[weight, index] = [("", part_of(row, index, np.full(row_shape(row), absent[weight], np.float32)))]
     missing = {key: entry for key, entry in missing.items() if key not in homes}
     wrong = [*told_missing(table, missing), *wrong]
     blamed.update(weight for weight, _ in missing)
@@ -78,7 +88,20 @@ def missing_weights(stored: Stored, table: Table) -> set[str]:
     for row, index, name in table_entries(table):
         key = (row[0], index)
         found[key] = found.get(key, False) or any(one in stored for one in other_names(name, table[2]))
-    return {weight for (weight, _), there in found.items() if not there}
+    return {weight for (weight, _), there in found.items() if not there and weight not in dict(table[4])}
+
+
+def several(stored: Stored, table: Table) -> set[str]:
+    """The weights that the file holds twice, with other numbers."""
+    first: dict[tuple[str, tuple[int, ...]], NDArray[Any]] = {}
+    found: set[str] = set()
+    for row, index, name in table_entries(table):
+        for one in other_names(name, table[2]):
+            if one in stored and not misfit(row, stored[one]):
+                array = part_of(row, index, stored[one])
+                if not np.array_equal(first.setdefault((row[0], index), array), array, equal_nan=True):
+                    found.add(row[0])
+    return found
 
 
 def table_entries(table: Table) -> Iterator[Entry]:

@@ -23,7 +23,11 @@ class Border:
 
 
 def border_names(graph: Graph, names: Names) -> Border:
-    """Fresh names for all that crosses the border."""
+    """Fresh names for all that crosses the border; what the caller writes has its own."""
+    arguments = {one.name: names.fresh(one.name) for one in graph.inputs}
+    masks = {masked: names.fresh(mask) for mask, masked in mask_rows(graph)}
+    placed = any(one.op == "position" for one in walk_all(graph.roots))
+    position_ids = names.fresh("position_ids") if placed else ""
     lengths: dict[str, str] = {}
     for one in graph.inputs:
         for length in lengths_of(graph, one):
@@ -31,10 +35,7 @@ def border_names(graph: Graph, names: Names) -> Border:
     for text in lengths.values():
         for prefix in ("visible", "masked", "index", "real", "count", "first", "source"):
             names.fresh(f"{prefix}_{text}")
-    arguments = {one.name: names.fresh(one.name) for one in graph.inputs}
-    masks = {masked: names.fresh(mask) for mask, masked in mask_rows(graph)}
-    placed = any(one.op == "position" for one in walk_all(graph.roots))
-    return Border(arguments, lengths, masks, names.fresh("position_ids") if placed else "")
+    return Border(arguments, lengths, masks, position_ids)
 
 
 def entering(graph: Graph, at: Border, one_weight: str | None) -> list[str]:
@@ -136,7 +137,7 @@ def _default(writer: TorchWriter, one: Node, whole: bool) -> str:
 
 
 def result(writer: TorchWriter, out: Output) -> str:
-    """The value, 0 at padding and for an example that has an empty text; steps as a tuple."""
+    """The value, 0 at padding and for an example without tokens; steps as a tuple."""
     return steps_of(_shown(writer, out), out.listed)
 
 
@@ -147,17 +148,15 @@ def steps_of(text: str, listed: int) -> str:
 
 def _shown(writer: TorchWriter, out: Output) -> str:
     text = aligned(writer.value(out.node), "", out.axes)
-    own = {axis.size.name for axis in out.axes[1:] if isinstance(axis.size, Length) and axis.counted}
-    others = [f"count_{there} > 0" for length, there in writer.length_texts.items() if length not in own]
-    masks = [one for one in [_places(writer, out.axes)] if one]
-    if others:
-        kind = others[0] if len(others) == 1 else " & ".join(f"({one})" for one in others)
-        some = aligned(Value(kind, "", (out.axes[0],), atom=False, reorder="permute"), "", out.axes)
-        masks.append(f"({some})" if masks and some == kind else some)
+    masks = _places(writer, out.axes)
+    if not masks and writer.length_texts:
+        tests = [f"count_{one} > 0" for one in writer.length_texts.values()]
+        kind = tests[0] if len(tests) == 1 else " | ".join(f"({one})" for one in tests)
+        masks = aligned(Value(kind, "", (out.axes[0],), atom=False, reorder="permute"), "", out.axes)
     if not masks:
         return text
     writer.need("shown")
-    return f"shown({text}, {' & '.join(masks)})"
+    return f"shown({text}, {masks})"
 
 
 def _places(writer: TorchWriter, axes: tuple[Axis, ...]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from ...compiler.driver import Compiled
@@ -22,7 +22,7 @@ from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
 from ..numpy.values import Unsupported
 from ..pages import module_template, tidy
-from . import bounded, packed, stepping
+from . import bounded, defaults, packed, stepping
 from .border import Border, bind_inputs, border_names, entering, result
 from .losses import Losses
 from .reserved import LOCALS, METHODS, PACKED_LOCALS
@@ -93,7 +93,7 @@ Layout = Callable[[Graph, Names, WeightNames], tuple[Border, Parts]]
 
 
 def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
-    names = Names((*LOCALS, *PACKED_LOCALS, *LIBRARY.names(), *METHODS))
+    names = Names(_taken())
     name = names.fresh(identifier(graph.name))
     weights, losses = parameter_names(graph), Losses(compiled, names)
     at, parts = layout(graph, names, weights)
@@ -102,9 +102,12 @@ def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
     count = sum(math.prod(_shape(w, weights)) * math.prod(_whole(a.size) for a in w.stack) for w in graph.weights)
     decoding = _decoding(compiled, weights)
     decoder, stepping = decodes(compiled.formula, compiled.decoding), bool(decoding.lines)
-    more = {*(["grouped"] if graph.each else []), *(GENERATING if decoder else ()), *decoding.needs}
+    source = _one_weight(graph, weights)
+    made = defaults.parts(compiled, at, losses, weights, lambda: Names((*_taken(), "mask")), source)
+    more = {*(["grouped"] if graph.each else []), *(GENERATING if decoder else ()), *decoding.needs, *made.needs}
     more |= {"Recomputed"} if decoder and not stepping else set()
     library = LIBRARY.copied({*parts.needs, *losses.used, *more}, ("Any", "Iterator") if decoder else ())
+    arguments = ["self", *_arguments(graph, at, losses, made.inputs)]
     text = module_template("torch").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a PyTorch module, generated from its formulas.",
         count=f"{count:,}",
@@ -119,22 +122,27 @@ def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
         first=graph.outputs[0].name,
         parameters=[_parameter(w, weights) for w in graph.weights],
         initial=[line for w in graph.weights for line in _initial(w, weights)] or ["pass"],
-        signature=header("forward", ["self", *_arguments(graph, at, losses)], f"dict[str, {_kind(graph)}]"),
+        signature=header("forward", arguments, f"dict[str, {_kind(graph)}]"),
         kind=_kind(graph),
-        body=parts.forward + ["    " * 2 + line for line in lines],
+        body=["    " * 2 + line for line in made.lines] + parts.forward + ["    " * 2 + line for line in lines],
         results=[f'"{name}": {text},' for name, text in results.items()],
         losses=tail,
-        methods=[*parts.methods, *([""] if parts.methods and decoding.lines else []), *decoding.lines],
+        methods=[*made.methods, *parts.methods, *([""] if parts.methods and decoding.lines else []), *decoding.lines],
         functions=library.texts,
     )
     return tidy(text)
+
+
+def _taken() -> tuple[str, ...]:
+    """Names that no variable of a module may have."""
+    return (*LOCALS, *PACKED_LOCALS, *LIBRARY.names(), *METHODS)
 
 
 def _decoding(compiled: Compiled, weights: WeightNames) -> stepping.Stepping:
     """The methods that decode step by step; none for a model that does not."""
     if compiled.decoding is None:
         return stepping.Stepping([], set())
-    taken = (*LOCALS, *PACKED_LOCALS, *LIBRARY.names(), *METHODS, "rows", "cache")
+    taken = (*_taken(), "rows", "cache")
     try:
         made = stepping.write(compiled.decoding, lambda: Names(taken), weights, _one_weight(compiled.graph, weights))
     except Unsupported as reason:
@@ -198,9 +206,9 @@ def _always(at: Border) -> list[str]:
     return ["places", *(["settled"] if at.position_ids else [])]
 
 
-def _arguments(graph: Graph, at: Border, losses: Losses) -> list[str]:
-    required = [at.arguments[i.name] for i in graph.inputs if i.required and not i.instead]
-    optional = [at.arguments[i.name] for i in graph.inputs if i.instead]
+def _arguments(graph: Graph, at: Border, losses: Losses, made: Collection[str]) -> list[str]:
+    required = [at.arguments[i.name] for i in graph.inputs if i.required and not i.instead and i.name not in made]
+    optional = [at.arguments[i.name] for i in graph.inputs if i.instead or (i.required and i.name in made)]
     optional += [*at.masks.values(), *([at.position_ids] if at.position_ids else [])]
     optional += [at.arguments[i.name] for i in graph.inputs if not i.required]
     optional += losses.arguments.values()

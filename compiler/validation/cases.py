@@ -76,10 +76,12 @@ def inputs(graph: Graph, kind: Kind, seed: int = 0) -> dict[str, Array]:
     return dict(_Maker(replace(graph, each=""), kind, seed).inputs())
 
 
-def labels(graph: Graph, kind: Kind, examples: int, names: Collection[str]) -> dict[str, Array]:
-    """Inputs of an objective, for results of so many examples."""
+def labels(
+    graph: Graph, kind: Kind, examples: int, names: Collection[str], lengths: list[str]
+) -> dict[str, Array]:
+    """Inputs of an objective, for results of so many examples of a model with these lengths."""
     maker = _Maker(graph, kind, 0)
-    maker.examples = examples
+    maker.examples, maker.lengths = examples, lengths
     return {one.name: maker.values(one, maker.shape(one.axes)) for one in graph.inputs if one.name in names}
 
 

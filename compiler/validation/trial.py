@@ -92,7 +92,7 @@ class Trial:
         """Which entries of a result with these axes a caller sees: those of texts that have a token."""
         seen: Array = np.ones(value.shape, bool)
         if self.graph.batch in axes and self.places:
-            rows = np.all([place.count > 0 for place in self.places.values()], axis=0)
+            rows = np.any([place.count > 0 for place in self.places.values()], axis=0)
             seen = seen & align(rows, (self.graph.batch,), axes)
         told: set[Axis] = set()
         for axis in axes:

@@ -17,8 +17,10 @@ from transformula.backends.numpy.weights import (
     merges,
     missing_weights,
     other_names,
+    several,
     told_shape,
 )
+from transformula.backends.saving import back_in_place
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -43,6 +45,7 @@ TABLE: Table = (
     ("base.{l}.mask",),
     ("base.",),
     (("d", "4 (hidden_size)"), ("head", "2 (heads)")),
+    (),
 )
 
 
@@ -78,7 +81,7 @@ def test_weights_have_their_own_axes() -> None:
 
 def test_square_map_is_turned() -> None:
     """[out, in] on disk: x @ W for x = [1, 0] is the first column of what is stored."""
-    table: Table = ((("W", "w", (), ((("d'", 2),), (("d", 2),)), (1, 0), ()),), (), (), ())
+    table: Table = ((("W", "w", (), ((("d'", 2),), (("d", 2),)), (1, 0), ()),), (), (), (), ())
     found = assemble({"w": np.array([[1.0, 2.0], [3.0, 4.0]])}, table)["W"]
     np.testing.assert_array_equal(np.array([1.0, 0.0]) @ found, [1, 3])
 
@@ -125,7 +128,7 @@ def test_stray_keys() -> None:
 
 
 def test_skips_are_no_patterns() -> None:
-    table: Table = ((), ("a.b(c", "x.{l}.y"), (), ())
+    table: Table = ((), ("a.b(c", "x.{l}.y"), (), (), ())
     skipped = {"a.b(c": np.zeros(1), "x.12.y": np.zeros(1)}
     assert left_over(skipped, table) == []
     assert left_over({"axb(c": np.zeros(1), "x.a.y": np.zeros(1), "x..y": np.zeros(1)}, table) == [
@@ -136,7 +139,7 @@ def test_skips_are_no_patterns() -> None:
 
 
 def test_another_models_head_is_let_be() -> None:
-    bare: Table = ((("W", "w", (), ((("d", 2),),), (), ()),), (), ("base.",), ())
+    bare: Table = ((("W", "w", (), ((("d", 2),),), (), ()),), (), ("base.",), (), ())
     assert set(assemble({"base.w": np.zeros(2), "classifier.weight": np.zeros(3)}, bare)) == {"W"}
     with pytest.raises(ValueError, match=r"left over: 'classifier\.weight'"):
         assemble({"w": np.zeros(2), "classifier.weight": np.zeros(3)}, bare)
@@ -162,6 +165,40 @@ def test_different_duplicates_are_refused_by_both_names() -> None:
     stored = tensors()
     stored["embed.weight"] = stored["base.embed.weight"] + 1
     assert "'base.embed.weight' and 'embed.weight' are both E" in refused(stored)
+
+
+def test_what_may_be_absent_has_its_number() -> None:
+    table: Table = (*TABLE[:4], (("b[l]", 0.5),))
+    stored = tensors()
+    del stored["base.1.w.bias"]
+    assert missing_weights(stored, TABLE) == {"b[l]"}
+    assert missing_weights(stored, table) == set()
+    first, second = assemble(stored, table)["b[l]"]
+    np.testing.assert_array_equal(first.reshape(-1), stored["base.0.w.bias"])
+    np.testing.assert_array_equal(second, np.full((2, 2), 0.5))
+    del stored["base.0.w.weight"]
+    with pytest.raises(ValueError, match="1 missing"):
+        assemble(stored, table)
+
+
+def test_what_was_absent_is_written_once_it_is_another_number() -> None:
+    table: Table = (*TABLE[:4], (("b[l]", 0.5),))
+    stored = tensors()
+    del stored["base.0.w.bias"], stored["base.1.w.bias"]
+    weights = assemble(stored, table)
+    assert back_in_place(stored, table, weights).keys() == stored.keys()
+    weights["b[l]"] = [weights["b[l]"][0], np.array([[1.0, 2.0], [3.0, 4.0]])]
+    made = back_in_place(stored, table, weights)
+    np.testing.assert_array_equal(made["base.0.w.bias"], np.full((2, 2), 0.5))
+    np.testing.assert_array_equal(made["base.1.w.bias"], weights["b[l]"][1])
+
+
+def test_weights_that_a_file_holds_twice() -> None:
+    stored = tensors()
+    stored["head.weight"] = stored["base.embed.weight"].copy()
+    assert several(stored, TABLE) == set()
+    stored["head.weight"][0, 0] += 1
+    assert several(stored, TABLE) == {"E"}
 
 
 # --- one error for all --------------------------------------------------------------------------------------
@@ -199,7 +236,7 @@ def test_long_lists_are_cut() -> None:
 
 
 def test_absurd_stacks_end_quickly() -> None:
-    huge: Table = ((("W[l]", "w.{l}", (("l", 1 << 40),), ((("d", 2),),), (0,), ()),), (), (), ())
+    huge: Table = ((("W[l]", "w.{l}", (("l", 1 << 40),), ((("d", 2),),), (0,), ()),), (), (), (), ())
     with pytest.raises(ValueError, match="1099511627776 entries"):
         assemble({"w.0": np.zeros(2)}, huge)
 

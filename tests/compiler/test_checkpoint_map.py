@@ -268,6 +268,22 @@ def test_tied_weights_are_one_storage() -> None:
     assert [row[:2] for row in rows if row[0] in ("U", "base.E")] == [("base.E", "base.embed")]
 
 
+def test_a_weight_that_may_be_absent() -> None:
+    found = made(SPEC + ROWS.replace('b : "bias"', 'b : optional "bias"'))
+    assert checkpoint_table(found)[4] == (("layer[layers].attn.b", 0.0),)
+    text = ROWS.replace('P : "pool"', 'P : optional "pool"')
+    assert "only a weight whose initial value is a number may be absent" in faults(SPEC + text)["K015"]
+
+
+def test_a_row_that_decides() -> None:
+    text = HEAD.replace('also "lm_head"', 'same "lm_head" if bias')
+    (row,) = (row for row in made(SPEC + ROWS + text, "Head").rows if row.decides)
+    assert (row.stored, row.also, row.decides) == ("lm_head", True, "bias")
+    for condition in ("", " if ffn == 10"):
+        text = HEAD.replace('also "lm_head"', f'same "lm_head"{condition}')
+        assert "does not say what the file decides" in faults(SPEC + ROWS + text, "Head")["K015"]
+
+
 def test_table_is_a_literal() -> None:
     table = checkpoint_table(made(SPEC + ROWS + HEAD, "Head"))
     assert ast.literal_eval(repr(table)) == table

@@ -70,6 +70,16 @@ def test_a_causal_query_sees_itself() -> None:
     after(text)
 
 
+def test_a_text_that_may_be_empty_keeps_the_bias_of_values() -> None:
+    """Of the keys of another text there may be none; of its own there is one where there is a query."""
+    found = [(one.what, one.reason) for one in zoo.whole("bart").ledger.lines if one.rule == "value_bias"]
+    assert sorted(reason for _, reason in found) == ["", masks.OF_ANOTHER]
+    graph = next(stage.graph for stage in zoo.whole("bart").compiled.stages if stage.name == "deadness")
+    values = [ir.walk([kernels.parts(one)["value"]]) for one in attention(graph)]
+    kept = {part["name"] for one in values for part in one if part.op == "weight" and "b_V" in part["name"]}
+    assert {name for name in kept if "layer[steps]" in name} == {"bart.decoder.layer[steps].cross.b_V"}
+
+
 def test_dropped_weights_keep_the_bias_of_values() -> None:
     made = zoo.program("cls", without=("inference",), until="deadness")
     lines = [(one.rule, one.reason) for one in made.ledger.lines if one.pass_name == "deadness"]

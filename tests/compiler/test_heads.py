@@ -101,6 +101,25 @@ def test_states_and_steps() -> None:
     np.testing.assert_allclose(found["both"], np.concatenate(parts, axis=1), atol=0)
 
 
+def test_a_call_inside_shows() -> None:
+    """What a part of a model shows, under a name of the model's own; the other part computes nothing for it."""
+    text = BASE + """
+model Both(x[seq, d] as inputs) → z[seq, d] = second, y[seq, d] = first
+    where first  = one(x)
+          second = two(first)
+    uses one, two : Net
+    shows first_states[seq, d] = first.states
+          last_steps[seq, d]   = second.steps
+"""
+    given = {"inputs": np.ones((1, 2, 3))}
+    both = run(text, "Both", given, ("first_states", "last_steps"))
+    assert both["first_states"].shape == (1, 3, 2, 3)
+    np.testing.assert_array_equal(both["first_states"][:, 0], given["inputs"])
+    np.testing.assert_array_equal(both["first_states"][:, -1], both["y"])
+    np.testing.assert_allclose(np.tanh(both["last_steps"][:, -1]), both["z"], rtol=0, atol=1e-15)
+    assert set(run(text, "Both", given)) == {"z", "y"}
+
+
 def test_a_head_shows_what_it_stands_on() -> None:
     whole = run(BASE + HEADS, "Net", {"inputs": X}, ("steps",))
     found = run(BASE + HEADS, "Sum", {"inputs": X}, ("steps",))

@@ -466,6 +466,7 @@ def modules() -> str:
 
 
 LLAMA = {"vocab": 20, "d": 12, "layers": 2, "head": 6, "kv": 3, "ffn": 10, "dk": 4}
+PAIR = {"vocab": 20, "d": 12, "layers": 2, "steps": 2, "head": 3, "ffn": 10}
 BERT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "ffn": 10, "place": 16, "segment": 3}
 GPT = {"vocab": 20, "d": 12, "layers": 2, "head": 3, "place": 16}
 MODERNBERT = {"vocab": 20, "d": 12, "layers": 4, "head": 3, "ffn": 10, "around": 5, "pooled": "mean"}
@@ -489,7 +490,12 @@ SHIPPED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "modernbert": ("modernbert", "BertForSequenceClassification", MODERNBERT),
     "gpt_neox": ("gpt_neox", "LlamaForCausalLM", NEOX),
     "phi": ("phi", "LlamaForCausalLM", {**NEOX, "kv": 1, "normed": True}),
+    "t5": ("t5", "T5ForConditionalGeneration", {**PAIR, "dk": 5, "bucket": 6, "gated": True, "tied": False}),
+    "bart": ("bart", "BartForConditionalGeneration", {**PAIR, "head_dec": 4, "ffn_dec": 7, "length": 9}),
+    "marian": ("marian", "BartForConditionalGeneration", {**PAIR, "head_dec": 3, "ffn_dec": 10, "place": 9}),
 }
+TWO = ("two", "t5", "bart", "marian")
+"""Models of a source and a target."""
 NAMES = (*ZOO, *SHIPPED)
 
 
@@ -565,9 +571,9 @@ def inputs(name: str, mask: Array = MASK, seed: int = 1) -> dict[str, Array]:
     if name.endswith("_crossed"):
         made["encoder_hidden_states"] = draw.normal(size=(len(mask), min(4, mask.shape[1]), 12))
         made["encoder_attention_mask"] = mask[:, -4:]
-    if name == "two":
+    if name in TWO:
         made["decoder_input_ids"] = draw.integers(0, 20, (len(mask), min(4, mask.shape[1])))
-        made["decoder_attention_mask"] = mask[:, :4]
+        made["decoder_attention_mask"] = mask[::-1, :4]  # an empty text stands beside one that is not
     return made
 
 

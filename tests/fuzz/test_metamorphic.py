@@ -19,7 +19,7 @@ from transformula.compiler import pipeline, reference
 from transformula.compiler.driver import Compiled, compile_graph
 from transformula.compiler.ledger import Ledger
 
-IDS = [name for name in zoo.NAMES if name not in ("two", "no_length", "similarities")]
+IDS = [name for name in zoo.NAMES if name not in (*zoo.TWO, "no_length", "similarities")]
 BACKENDS = ["numpy", "torch padded", "torch packed"]
 MASK = np.array([[0, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0], [1, 1, 0, 1, 0, 0], [0, 0, 0, 0, 0, 0]])
 Results = dict[str, Array]

@@ -12,6 +12,7 @@ from transformers.models.gemma import modeling_gemma
 from transformers.models.gemma2 import modeling_gemma2
 from transformers.models.gpt_neox import modeling_gpt_neox
 from transformers.models.llama import modeling_llama
+from transformers.models.marian import modeling_marian
 from transformers.models.mistral import modeling_mistral
 from transformers.models.modernbert import modeling_modernbert
 from transformers.models.phi import modeling_phi
@@ -74,3 +75,9 @@ def no_islands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "float", widened)
     for module in WITH_ROTATION:
         monkeypatch.setattr(module, "torch", Wide("torch"))
+
+
+@pytest.fixture
+def exact_sinusoids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marian's sinusoids are rounded to float32 even in float64 models: here they are not."""
+    monkeypatch.setattr(modeling_marian.torch, "FloatTensor", torch.DoubleTensor)

@@ -3,7 +3,7 @@
 import itertools
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,14 @@ ALONG = ("start_logits", "end_logits")
 """Results with one number for each token."""
 
 
-def network(kind: str, config: Any, seed: int = 0) -> Any:
-    """A network in which no weight is zero or one."""
+def network(kind: str, config: Any, seed: int = 0, keep: str = "") -> Any:
+    """A network in which no weight is zero or one, but those with `keep` in their name, which stay."""
     torch.manual_seed(seed)
     made = getattr(transformers, kind)(config).eval()
     with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
+        for name, parameter in made.named_parameters():
+            if not keep or keep not in name:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
     return made
 
 
@@ -103,7 +104,9 @@ def agree(folder: Path, kind: str, given: dict[str, Array], tolerance: float = 1
                 np.testing.assert_allclose(ours, theirs, rtol=0, atol=bound, err_msg=what)
 
 
-def found_by_all(folder: Path, given: dict[str, Array]) -> Iterator[tuple[str, str, dict[str, Array]]]:
+def found_by_all(
+    folder: Path, given: dict[str, Array], layouts: Sequence[str] = ("packed", "padded")
+) -> Iterator[tuple[str, str, dict[str, Array]]]:
     """The reference's results, those of a loaded model, and of its module alone in the other precision."""
     formulas = transformula.load(folder, backend="reference")
     assert formulas.unused_config_keys == []
@@ -113,8 +116,9 @@ def found_by_all(folder: Path, given: dict[str, Array]) -> Iterator[tuple[str, s
     made = types.ModuleType("made")
     exec(compile(model.program.source, "<made>", "exec"), made.__dict__)
     yield "module", "float64", made.__dict__["Model"].load(folder, dtype="float64")(**given)
-    for layout, dtype in itertools.product(("packed", "padded"), ("float32", "float64")):
-        tensors = transformula.load(folder, backend="torch", dtype=dtype, layout=layout)(**given)
+    for layout, dtype in itertools.product(layouts, ("float32", "float64")):
+        first = dtype == "float32"  # the passes are the same ones in both
+        tensors = transformula.load(folder, backend="torch", dtype=dtype, layout=layout, validate=first)(**given)
         yield f"torch, {layout}", dtype, {name: value.numpy() for name, value in tensors.items()}
 
 
@@ -125,5 +129,5 @@ def names_match(folder: Path) -> None:
     found = checkpoint_rows(made.module, made.entry, made.formula, made.config)
     first = {row.stored for row in found.rows if not row.also}
     rows = [row for row in checkpoint_table(found)[0] if row[1] in first]
-    names = {name for _, _, name in table_entries((tuple(rows), (), (), ()))}
+    names = {name for _, _, name in table_entries((tuple(rows), (), (), (), ()))}
     assert names == set(load_file(folder / "model.safetensors"))

@@ -11,6 +11,7 @@ import transformers
 from numpy.typing import NDArray
 
 import transformula
+from tests.specs import test_bart, test_t5
 from tests.specs.peers import batch, change_config, saved
 from tests.specs.test_llama import TINY as LLAMA
 from tests.specs.test_losses import BACKENDS, config_of, theirs
@@ -347,3 +348,39 @@ def test_the_factor_of_gemma_s_embeddings(tmp_path: Path) -> None:
     model = transformula.load(folder, backend="torch", dtype="bfloat16")
     found = model(input_ids=[[3]], output_hidden_states=True)["hidden_states"][0][0, 0]
     torch.testing.assert_close(found, ours, rtol=0, atol=0)
+
+
+def test_an_empty_source(tmp_path: Path) -> None:
+    """A source of one hidden token, which the library's T5 attends to after all, and none at all."""
+    folder = saved(tmp_path, "T5ForConditionalGeneration", test_t5.config())
+    given = {"input_ids": np.array([[7]]), "attention_mask": np.array([[0]]), "decoder_input_ids": text()}
+    wanted = theirs(folder, "T5ForConditionalGeneration", given).logits.numpy()
+    zeros = {"encoder_outputs": (torch.zeros((1, 1, 12), dtype=torch.float64),)}  # its values are 0: no map has a bias
+    nothing = theirs(folder, "T5ForConditionalGeneration", {"decoder_input_ids": text()}, **zeros).logits.numpy()
+    assert np.abs(wanted - nothing).max() > 1e-3
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**given)["logits"]
+        np.testing.assert_allclose(np.asarray(found), nothing, rtol=0, atol=1e-10)
+
+
+def test_decoder_ids_of_a_text_padded_on_the_left(tmp_path: Path) -> None:
+    folder, ids = saved(tmp_path, "BartModel", test_bart.config(max_position_embeddings=16)), text()
+    wanted = theirs(folder, "BartModel", {"input_ids": ids}).last_hidden_state.numpy()[0]
+    shifted = theirs(folder, "BartModel", padded(ids, 3, 0)).last_hidden_state.numpy()[0, 3:]
+    assert np.abs(shifted - wanted).max() > 1e-3
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(**padded(ids, 3, 2))["last_hidden_state"]
+        np.testing.assert_allclose(np.asarray(found)[0, 3:7], wanted, rtol=0, atol=1e-10)
+
+
+def test_ends_of_texts(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "BartForSequenceClassification", test_bart.config())
+    ids = np.array([[4, 2, 5, 2], [6, 7, 2, 8]])
+    with pytest.raises(ValueError, match="same number of <eos>"):
+        theirs(folder, "BartForSequenceClassification", {"input_ids": ids})
+    rows = [theirs(folder, "BartForSequenceClassification", {"input_ids": ids[n : n + 1]}).logits for n in range(2)]
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend, dtype="float64")(ids)["logits"]
+        np.testing.assert_allclose(np.asarray(found), torch.cat(rows).numpy(), rtol=0, atol=1e-10)
+    with pytest.raises(TransformulaError, match="reads an entry that does not exist"):
+        transformula.load(folder)(ids[:, ::3] + 1)

@@ -1,5 +1,6 @@
 """specs/t5.formula against the library's T5, versions 1.0 and 1.1."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,17 @@ def config(**more: Any) -> Any:
 def given(kind: str, vocab: int = 31) -> dict[str, Any]:
     made = pairs(vocab)
     return {name: value for name, value in made.items() if "decoder" not in name} if "Encoder" in kind else made
+
+
+@pytest.mark.parametrize("named", ["gated-gelu", "gelu", "relu", "gated-silu"])
+def test_files_that_the_library_has_not_rewritten(tmp_path: Path, named: str) -> None:
+    """They say feed_forward_proj alone, of which what the library adds is made."""
+    folder = saved(tmp_path, KINDS[0], config(num_layers=1, feed_forward_proj=named))
+    path = folder / "config.json"
+    derived = ("dense_act_fn", "is_gated_act", "scale_decoder_outputs", "num_decoder_layers")
+    kept = {key: value for key, value in json.loads(path.read_text()).items() if key not in derived}
+    path.write_text(json.dumps(kept))
+    agree(folder, KINDS[0], given(KINDS[0]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,7 +17,7 @@ from tests.compiler import zoo
 from tests.compiler.spec_tools import Array, rng
 from transformula.backends.program import compile
 
-ONE_LENGTH = [name for name in zoo.NAMES if name not in ("two", "no_length", "similarities")]
+ONE_LENGTH = [name for name in zoo.NAMES if name not in (*zoo.TWO, "no_length", "similarities")]
 LAW = [
     "bert",
     "sbert",
@@ -122,6 +122,19 @@ def test_any_batch_and_length(name: str, shape: tuple[int, int]) -> None:
     given_ = zoo.inputs(name, np.ones(shape, int))
     found = model(name)(**given_)
     assert zoo.difference(found, zoo.reference_results(zoo.whole(name).compiled.formula, given_)) < 1e-12
+
+
+def test_a_text_that_is_longer_than_a_table_of_places() -> None:
+    """BL-07: whether it speaks of positions or of an index, what is added to it, and what the table is made of."""
+    table = "    where P[spot, d] = t\n          t[i: spot, c: d] = sin(i / 7 + c)\n    weights E : [vocab, d]\n"
+    result = "h[seq, d] = E[vocab = tokens] + P[spot = index(seq) + 3]\n"
+    moved = zoo.spec("", f"axes spot = 16\n{zoo.IDS}{result}{table}")
+    for name, room in (("gpt", 16), (moved, 13)):
+        made = model(name)
+        ids = np.ones((1, room + 1), int)
+        with pytest.raises(ValueError, match=rf"a text has {room + 1} entries along seq, .*\] has {room}:"):
+            made(input_ids=ids)
+        made(input_ids=ids, attention_mask=np.arange(room + 1)[None] > 0)
 
 
 def test_no_text_at_all() -> None:

@@ -57,6 +57,31 @@ def results(module: nn.Module, given: dict[str, Array]) -> dict[str, Array]:
         return {name: value.numpy() for name, value in module(**tensors(given)).items()}
 
 
+# --- numbers that are no reals --------------------------------------------------------------------------------
+
+
+def test_ids_stay_whole_numbers() -> None:
+    """A moved id, and a row of a computed table: bfloat16 has no 257, and no table in float64 meets it."""
+    text = zoo.spec(
+        "shift",
+        """
+axes many = 400
+axes spot = 16
+model M(tokens[seq] as input_ids) → h[seq, d] = E[many = shift[seq](tokens, 1, 0)] + P[spot = index(seq)]
+    where P[spot, d] = t
+          t[i: spot, c: d] = sin(i / 7 + c)
+    weights E : [many, d]
+""",
+    )
+    module = model(text, torch.bfloat16)
+    ids = np.array([[257, 399, 258]])
+    rows = module.state_dict()["E"][torch.tensor([399, 258, 0])].double()
+    places = torch.sin(torch.arange(3)[:, None] / 7 + torch.arange(12)).double()
+    found = torch.from_numpy(np.asarray(module(input_ids=torch.from_numpy(ids))["h"].detach().double()))
+    assert module(input_ids=torch.from_numpy(ids))["h"].dtype == torch.bfloat16
+    torch.testing.assert_close(found[0], rows + places, rtol=0.02, atol=0.02)
+
+
 # --- values --------------------------------------------------------------------------------------------------
 
 
