@@ -351,8 +351,7 @@ class Writer:
     # ------------------------------------------------------------------------------------------------- kernels
 
     def _kernel(self, one: Node) -> Value:
-        at = kernel_table.parts(one)
-        name = one["name"]
+        at, name = kernel_table.parts(one), one["name"]
         if name == "running_sum":
             return loops.running_sum(self, one, self.value(at["x"]))
         if name not in ("softmax", "log_softmax", "logsumexp"):

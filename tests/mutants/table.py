@@ -601,15 +601,9 @@ TORCH = (
     ),
     Mutant(
         "a default beyond the table", "backends/limits.py",
-        'and 0 <= here.args[0]["value"] + source[1] < axis.size',
+        'and 0 <= here.args[0]["value"] + shift < axis.size',
         "and axis.size > 0",
         "the row of no segment is read", GPT,
-    ),
-    Mutant(
-        "an empty second text", "backends/torch/border.py",
-        "    if others:\n",
-        "    if others and not own:\n",
-        "states of nothing are attended to", TORCH_VALUES,
     ),
     Mutant(
         "the mask of a memory", "compiler/reference.py",
@@ -813,8 +807,8 @@ DECODED = (
     ),
     Mutant(
         "another layer's window", "compiler/decoding/windows.py",
-        "        if one is number:\n            return ir.const(place)\n",
-        "        if one is number:\n            return ir.const(0)\n",
+        "return ir.const(place) if one is number else",
+        "return ir.const(0) if one is number else",
         "layers with windows beside layers without", STEPS,
     ),
     Mutant(
