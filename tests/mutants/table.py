@@ -930,5 +930,67 @@ GENERATED = (
     ),
 )  # fmt: skip
 
-MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT, *DECODED, *GENERATED)
+KINDS = ("tests/compiler/test_steps.py",)
+ZOO_KINDS = (f"{NUMPY_VALUES[0]}[kinds]",)
+ZOO_RUNS = (f"{NUMPY_VALUES[0]}[runs]",)
+
+CHOSEN = (
+    Mutant(
+        "what both sides need is one side's", "compiler/steps.py",
+        "while any(other[:length] != first[:length] for other in others):",
+        "while False:",
+        "a value is computed in one branch and read in both", KINDS,
+    ),
+    Mutant(
+        "the sides are changed", "backends/numpy/branching.py",
+        "writer.sides[selection][side - 1].append(one)",
+        "writer.sides[selection][2 - side].append(one)",
+        "the lines of one branch stand in the other", ZOO_KINDS,
+    ),
+    Mutant(
+        "the wrong kind of layer has the mask", "compiler/passes/fold_masks.py",
+        "for known in (True, False):",
+        "for known in (False, True):",
+        "full layers look through the window", KINDS,
+    ),
+    Mutant(
+        "a state in memory that is used again", "backends/numpy/loops.py",
+        "value.buffer is not None or branching.is_selected(writer, part):",
+        "value.buffer is not None:",
+        "the next step writes over what a branch left", ZOO_KINDS,
+    ),
+    Mutant(
+        "memory of a branch is free too early", "backends/numpy/packed.py",
+        "        flows |= set(self.sides)",
+        "        flows |= set()",
+        "what comes after a branch writes over its result", (*ZOO_KINDS, *FUZZ),
+    ),
+    Mutant(
+        "a slice beyond its axis", "backends/numpy/slices.py",
+        "return 0 <= first < key.size and 0 <= first + step * (count - 1) < key.size",
+        "return 0 <= first < key.size",
+        "places that are not there", ZOO_RUNS,
+    ),
+    Mutant(
+        "a diagonal is a slice", "backends/numpy/slices.py",
+        "if len(set(made)) == len(made) and not kept.intersection(made) else None",
+        "if len(set(made)) == len(made) else None",
+        "x[d = index(head)] of a value of each head", ZOO_RUNS,
+    ),
+    Mutant(
+        "below a product with its bias all is text", "backends/torch/writer.py",
+        "        return super()._enter(one) or (one in self.absorbed and one not in self.memo)",
+        "        return super()._enter(one)",
+        "what several read is computed for each",
+        ("tests/backends/torch/test_module.py::test_what_two_read_is_computed_once",),
+    ),
+    Mutant(
+        "counting starts at 0 in the file", "backends/numpy/weights.py",
+        "str(i + int(found[1] or 0))",
+        "str(i)",
+        "a stack whose first entry has another block", ("tests/compiler/test_checkpoint_map.py",),
+    ),
+)  # fmt: skip
+
+MUTANTS = (*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT, *DECODED, *GENERATED, *CHOSEN)
 """All of them."""

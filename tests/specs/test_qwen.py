@@ -50,8 +50,9 @@ def test_names(tmp_path: Path, kind: str) -> None:
 def test_windows_by_layer_are_bounds_in_one_loop() -> None:
     keys = {"num_hidden_layers": 4, "use_sliding_window": True, "max_window_layers": 2, "sliding_window": 5}
     program = transformula.compile("qwen2", config=keys, entry="Llama")
-    (line,) = (line for line in program.ledger.lines if line.rule == "bounds")
-    assert line.fired
+    lines = [line for line in program.ledger.lines if line.rule == "bounds"]
+    assert all(line.fired for line in lines)
+    assert {line.what for line in lines} == {"causal", "a window: 4 keys before the row to 0 after it"}
     assert len([one for one in program.graph.nodes() if one.op == "loop"]) == 1
 
 
