@@ -245,9 +245,9 @@ def test_groups_of_albert(tmp_path: Path) -> None:
 @pytest.mark.parametrize("spec", ["gpt_neox", "phi"])
 def test_how_much_of_a_head_turns(spec: str) -> None:
     sizes = {"hidden_size": 50, "num_attention_heads": 1}
-    for share, library, ours in ((0.58, 28, 29), (1 / 3, 16, 16), (0.29, 14, 14)):
+    for share, wanted, ours in ((0.58, 28, 29), (1 / 3, 16, 16), (0.29, 14, 14)):
         config = Config(load_module(spec), {**sizes, "rope_parameters": {"partial_rotary_factor": share}})
-        assert (int(50 * share), config.effective()["first"]) == (library, ours)
+        assert (int(50 * share), config.effective()["first"]) == (wanted, ours)
     thirds = Config(load_module(spec), {**sizes, "hidden_size": 3, "rope_parameters": {"partial_rotary_factor": 1 / 3}})
     assert thirds.effective()["first"] == int(3 * (1 / 3)) == 1
 
@@ -346,9 +346,9 @@ def test_the_factor_of_gemma_s_embeddings(tmp_path: Path) -> None:
     folder = saved(tmp_path, "GemmaModel", llama("GemmaModel"))
     peer = transformers.GemmaModel.from_pretrained(folder, dtype=torch.bfloat16)
     row = peer.embed_tokens.weight[3]
-    theirs_, ours = peer.embed_tokens(torch.tensor([3]))[0], (row.double() * math.sqrt(12)).bfloat16()
-    torch.testing.assert_close(theirs_, row * torch.tensor(math.sqrt(12), dtype=torch.bfloat16), rtol=0, atol=0)
-    assert not torch.equal(theirs_, ours)
+    wanted, ours = peer.embed_tokens(torch.tensor([3]))[0], (row.double() * math.sqrt(12)).bfloat16()
+    torch.testing.assert_close(wanted, row * torch.tensor(math.sqrt(12), dtype=torch.bfloat16), rtol=0, atol=0)
+    assert not torch.equal(wanted, ours)
     model = transformula.load(folder, backend="torch", dtype="bfloat16")
     found = model(input_ids=[[3]], output_hidden_states=True)["hidden_states"][0][0, 0]
     torch.testing.assert_close(found, ours, rtol=0, atol=0)
