@@ -359,7 +359,8 @@ axes left = 6
         + """h[seq, d] = x[layers], back[seq, d] = u[d = d - 1 - index(d)] + u[d = index(d) + 9 else 2], """
         + """odd[seq, quarter] = u[d = 2 * index(quarter) + 1], """
         + """corner[seq, quarter, left] = v[head = 2 - index(quarter), d = index(left) + 5], some[quarter, d] = """
-        + """B[bucket = index(quarter) + 1], last[seq, quarter] = (x[layers] * 2)[d = 9 + index(quarter)]
+        + """B[bucket = index(quarter) + 1], last[seq, quarter] = (x[layers] * 2)[d = 9 + index(quarter)], """
+        + """diagonal[seq, head] = u[d → head dk][dk = index(head)]
     where u = E[vocab = tokens] @ V
           v[head, seq, d] = u * (index(head) + 1)
           x[0] = u
@@ -378,14 +379,19 @@ block Attn(x[seq, d], bounded) → [seq, d] = heads @ W_O
     where heads = attention[key if near or not bounded](Q, K, V)"""
         + QKV
         + IDS
-        + """h[seq, d] = x[5], k[seq, d] = y[5]
+        + """h[seq, d] = x[5], k[seq, d] = y[5], m[seq, d] = p[5], n[seq, d] = q[5]
     where x[0] = E[vocab = tokens]
           y[0] = x[0] / 2
+          p[0] = x[0]
+          q[0] = x[0]
           for l in 0..5:
               z = x[l] + attn(x[l], l % 2 == 1)
               w = (gelu(z @ V) + z if l == 1 or l == 4 else tanh(z)) if l > 0 else z
               x[l + 1] = w if l ≠ 3 else x[l]
               y[l + 1] = y[l] if l < 2 else w[d = d - 1 - index(d)]
+              r = (p[l] + w) @ V if l % 2 == 0 else gelu(x[l] @ V)
+              p[l + 1] = r @ V + r
+              q[l + 1] = (q[l] + w) @ V if l % 2 == 0 else gelu(w @ V)
     uses attn : Attn
     weights E : [vocab, d]
             V : [d → d]
