@@ -179,6 +179,8 @@ OTHERS: dict[str, Any] = {
     "Qwen3ForCausalLM": transformers.Qwen3Config(**ROTARY),
     "GemmaForCausalLM": transformers.GemmaConfig(**ROTARY),
     "Gemma2ForCausalLM": transformers.Gemma2Config(**ROTARY, sliding_window=4, query_pre_attn_scalar=4),
+    "GPTNeoXForCausalLM": transformers.GPTNeoXConfig(**{**BERT, "hidden_size": 24}, rotary_pct=0.5),
+    "PhiForCausalLM": transformers.PhiConfig(**{**BERT, "hidden_size": 24, "is_decoder": False}, qk_layernorm=True),
 }
 
 
