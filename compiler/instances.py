@@ -92,7 +92,7 @@ def weight(scope: Scope, decl: s.WeightDecl, name: str) -> Value:
     homes = _homes(scope, decl, axes)
     made = ir.weight(path, (*stack, *(homes[axis] for axis in axes)))
     if path not in scope.session.weights:
-        init = _initial(scope, decl.init)
+        init = _initial(scope, decl.init) if all(axis.size for axis in stack) else ""
         home = map_.renamed(homes) if map_ else None
         ins, outs = (home.ins, home.outs) if home else ((), None)
         scope.session.weights[path] = Weight(path, made.axes, stack, ins, outs, init, decl.span)

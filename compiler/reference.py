@@ -53,7 +53,12 @@ def run(
 
 
 def _lookup(weights: Mapping[str, Array]) -> Weights:
-    return lambda name, axes: weights[name]
+    def found(name: str, axes: tuple[Axis, ...]) -> Array:
+        """A stack without entries has no weights."""
+        sizes = tuple(axis.size for axis in axes if isinstance(axis.size, int))
+        return weights[name] if name in weights or 0 not in sizes else np.zeros(sizes)
+
+    return found
 
 
 def length_names(graph: Graph) -> list[str]:

@@ -197,3 +197,4 @@ def test_config_makes_the_numbers_of_an_initialiser() -> None:
     assert [one.init for one in lowered(text).weights] == ["normal(0.005)"]
     assert [one.init for one in lowered(text, layers=2).weights] == ["normal(0.01)"]
     assert codes(text.replace("2 * layers", "2 * lairs")) == {"N201"}
+    assert codes(text, layers=0) == {"C610"}

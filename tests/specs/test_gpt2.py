@@ -256,6 +256,16 @@ def test_states_and_attention(tmp_path: Path, kind: str) -> None:
             np.testing.assert_allclose(np.asarray(found["hidden_states"][-1]), np.asarray(found["last_hidden_state"]))
 
 
+def test_states_of_no_layer(tmp_path: Path) -> None:
+    """There is one state, behind the norm; an initialiser that divides by the number of layers is nobody's."""
+    folder = folder_of(tmp_path, "GPT2Model", n_layer=0)
+    for backend in BACKENDS:
+        found = transformula.load(folder, backend=backend)([[1, 2]], output_hidden_states=True, output_attentions=True)
+        (only,) = found["hidden_states"]
+        np.testing.assert_allclose(np.asarray(only), np.asarray(found["last_hidden_state"]))
+        assert len(found["attentions"]) == 0
+
+
 def test_given_embeddings(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "GPT2LMHeadModel")
     words = np.random.default_rng(3).standard_normal((2, 7, 12))
