@@ -109,7 +109,12 @@ def prove_quickly(made: Compiled) -> None:
                     wrong = Proof((*run.measures(kind), *run.steps(kind))).wrong
                     raise fault(wrong[0] if wrong else run.whole(kind))
                 if time.thread_time() > end:
-                    return
+                    return _remember(key)
+    return _remember(key)
+
+
+def _remember(key: object) -> None:
+    """Takes note of a proof, whole or as far as its time went, and forgets the oldest."""
     _done[key] = None
     while len(_done) > REMEMBERED:
         _done.popitem(last=False)
