@@ -268,7 +268,7 @@ class Shrinker:
     def fitted(self, wanted: Mapping[str, int], least: int) -> dict[str, int]:
         """The sizes, changed one at a time until all that is computed from them is whole and at least `least`."""
         tried = [dict(wanted)]
-        for _ in range(2 * len(self.knobs.computed)):
+        for _ in range(6 * len(self.knobs.computed)):
             wrong = self._wrong(tried[-1], least)
             repaired = self._repaired(tried, wrong, least) if wrong else None
             if repaired is None:

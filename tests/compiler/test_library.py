@@ -16,6 +16,7 @@ P = softmax(rng(3).normal(size=(2, 3, 4)))
 HEAD = (
     "from functions import {}\n"
     "config\n    d = 4\n    dk = 4\n    span = 4\n    offset = 9\n    place = 7\n    half = 2\n"
+    "    one = 1\n    pass = 2\n"
 )
 erf = np.vectorize(math.erf)
 
@@ -55,7 +56,8 @@ def angles(at: Array, width: int, base: float) -> Array:
 
 
 def rotated(x: Array) -> Array:
-    a, half = angles(np.arange(3.0), 2, 100.0), x.shape[-1] // 2
+    half = x.shape[-1] // 2
+    a = angles(np.arange(3.0), half, 100.0)
     first, second = x[..., :half], x[..., half:]
     result: Array = np.concatenate(
         [first * np.cos(a) - second * np.sin(a), second * np.cos(a) + first * np.sin(a)], -1
@@ -148,6 +150,12 @@ ROWS: dict[str, tuple[str, str, dict[str, Any], Array]] = {
         "turned[d, half](x, a)",
         {"x": X, "a": np.stack([angles(np.arange(3.0), 2, 100.0)] * 2)},
         rotated(X),
+    ),
+    "partly_turned": (
+        "x[seq, d], a[seq, one]",
+        "partly_turned[d, one, pass](x, a, 3)",
+        {"x": X, "a": np.stack([angles(np.arange(3.0), 1, 100.0)] * 2)},
+        np.concatenate([3 * rotated(X[..., :2]), X[..., 2:]], -1),
     ),
     "rope": ("x[seq, d]", "rope[d](x, index(seq), 100)", {"x": X}, rotated(X)),
     "shift": (
