@@ -69,10 +69,6 @@ class Generates:
     backend: str
     entry: str
 
-    def __call__(self, **given: Any) -> dict[str, Any]:
-        """The results of a batch."""
-        raise NotImplementedError
-
     @cached_property
     def generation(self) -> dict[str, Any]:
         """The options of `generate` where a caller says nothing: those of the folder's files. May be changed."""

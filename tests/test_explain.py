@@ -93,3 +93,29 @@ def test_only_what_reads_differently_is_a_change() -> None:
     assert change(before, Figures(1000, 900, 2048, 2048, 10, 40, 5, 40, 7)) == (
         "4.0 KiB → 2.0 KiB moved, 0 FLOP → 5 FLOP once, at load"
     )
+
+
+def test_decoding_is_told_with_its_proof_and_its_cost() -> None:
+    sizes = ("--batch", "1", "--length", "128")
+    found = data("gpt2", "--entry", "GPT2LMHeadModel", *sizes)["decoding"]
+    assert {one["rule"] for one in found["fired"]} == {"causal", "append"}
+    assert not found["refused"]
+    kept = [(row["name"], row["steps"], row["bytes"], row["once"]) for row in found["kept"]]
+    assert kept == [("K", [12], 12 * 768 * 4, False), ("V", [12], 12 * 768 * 4, False)]
+    assert 2 * 123_000_000 < found["step"]["flops"] < 2.2 * 124_439_808  # each weight of the step once
+    assert found["step"]["rows"] < found["first"]["rows"] / 50
+    told = call("gpt2", "--entry", "GPT2LMHeadModel", *sizes).stdout
+    assert "72.0 KiB are kept of each token" in told
+    assert "one token more: 252.5 MFLOP" in told
+
+
+def test_a_model_that_looks_ahead_is_told_at_its_line() -> None:
+    found = data("bert", "--entry", "BertForMaskedLM", "--set", "layers=1")["decoding"]
+    (refused,) = found["refused"]
+    assert refused["place"].startswith("bert.formula:")
+    assert found["step"] is None
+    assert data("bert", "--set", "layers=1")["decoding"] is None
+
+
+def test_without_derive_cache_there_is_no_step() -> None:
+    assert data("gpt2", "--entry", "GPT2LMHeadModel", "--without", "derive_cache")["decoding"] is None

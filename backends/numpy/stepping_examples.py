@@ -63,7 +63,7 @@ def write(decoding: Decoding, names: Names, parameters: Parameters) -> tuple[lis
     """The methods `step` and `step_of`."""
     step = decoding.step.rewrite(partial(examples.written_out, decoding.step.batch))
     token = names.fresh(next(one.spec_name for one in step.inputs if one.name == decoding.tokens))
-    texts = {length: names.fresh(length) for length in _lengths(step)}
+    texts = {length: names.fresh(length) for length in lengths_along(step)}
     for text in texts.values():
         names.fresh(f"visible_{text}")
     writer = ExampleStepWriter(step, names, parameters, texts)
@@ -106,7 +106,7 @@ def _methods(decoding: Decoding, token: str, texts: dict[str, str], writer: Exam
     return [first, second]
 
 
-def _lengths(graph: Graph) -> list[str]:
+def lengths_along(graph: Graph) -> list[str]:
     """The lengths that the axes of a step count."""
     found: dict[str, None] = {}
     for one in graph.nodes():

@@ -14,11 +14,11 @@ from functools import partial
 from ...compiler import kernels as kernel_table
 from ...compiler.affine import Form, form
 from ...compiler.decoding import Decoding
-from ...compiler.ir import Axis, Graph, Length, Node, index, size, walk_all
+from ...compiler.ir import Axis, Graph, Node, index, size, walk_all
 from ..limits import limit_rows, mask_rows
 from ..numpy.border_text import header
 from ..numpy.mangling import Names
-from ..numpy.stepping_examples import key
+from ..numpy.stepping_examples import key, lengths_along
 from ..numpy.values import Unsupported, Value, aligned
 from . import kernels
 from .border import bind_inputs, border_names, entering
@@ -171,7 +171,7 @@ def _step(decoding: Decoding, names: Names, weights: WeightNames, source: str | 
     windows = {row.name: row.window for row in decoding.kept}
     step = decoding.step.rewrite(partial(_settled, windows))
     ids = names.fresh(next(one.spec_name for one in step.inputs if one.name == decoding.tokens))
-    lengths = _lengths(step)
+    lengths = lengths_along(step)
     texts = {length: names.fresh(length) for length in lengths}
     writer = StepWriter(step, names, weights, texts)
     writer.windows = windows
@@ -199,15 +199,6 @@ def _step(decoding: Decoding, names: Names, weights: WeightNames, source: str | 
 
 def _dtype(source: str | None) -> str:
     return f"{source}.dtype" if source else "torch.get_default_dtype()"
-
-
-def _lengths(graph: Graph) -> list[str]:
-    found: dict[str, None] = {}
-    for one in graph.nodes():
-        for axis in (*one.axes, *([one["axis"]] if one.op == "size" else [])):
-            if axis.counted and isinstance(axis.size, Length):
-                found[axis.size.name] = None
-    return list(found)
 
 
 def _places(decoding: Decoding, length: str, text: str) -> list[str]:

@@ -22,7 +22,6 @@ from ..pipeline import DERIVED
 from .causality import Causality, decided
 from .demand import NEW, Demand, Key
 
-NAME = DERIVED
 CAUSAL = "row i depends on the rows up to i alone"
 
 
@@ -69,13 +68,14 @@ def derived(graph: Graph, tokens: str, result: str, ledger: Ledger) -> Decoding 
     told = decided(told, length)
     proof = Causality(told, length)
     if proof.ahead is not None:
-        ledger.refused(NAME, "causal", CAUSAL, proof.ahead.reason, _place(told, proof.ahead.node))
+        ledger.refused(DERIVED, "causal", CAUSAL, proof.ahead.reason, _place(told, proof.ahead.node))
         return None
     for seen in proof.seen:
-        ledger.fired(NAME, "causal", f"row {seen.row} sees no {seen.axis} after it: {CAUSAL}", _place(told, seen.node))
+        what = f"row {seen.row} sees no {seen.axis} after it: {CAUSAL}"
+        ledger.fired(DERIVED, "causal", what, _place(told, seen.node))
     more = _needed_besides(told, tokens, length)
     if more:
-        ledger.refused(NAME, "inputs", "a step is given new tokens alone", f"each of them needs its {more}, too")
+        ledger.refused(DERIVED, "inputs", "a step is given new tokens alone", f"each of them needs its {more}, too")
         return None
     return _Deriving(told, tokens, length, ledger).made()
 
@@ -236,7 +236,7 @@ class _Deriving:
             self.appended[one] = ir.append(name, value, self._axis(axis), axis, numbers)
             often = f" in each step of {self._told(one)}" if numbers else ""
             span = _place(self.graph, one)
-            self.ledger.fired(NAME, "append", f"{_shown(name, one)} is kept{often}: its rows never change", span)
+            self.ledger.fired(DERIVED, "append", f"{_shown(name, one)} is kept{often}: its rows never change", span)
         return ir.rename(self.appended[one], others)
 
     def _bare(self, value: Node) -> tuple[Node, dict[Axis, Axis]]:
@@ -262,7 +262,7 @@ class _Deriving:
             span = _place(self.graph, one)
             often = f", for each step of {self._told(one)}" if numbers else ""
             told = f"{_shown(self._name(one), one)} is computed once, before the first token{often}"
-            self.ledger.fired(NAME, "keep", told, span)
+            self.ledger.fired(DERIVED, "keep", told, span)
         return self.stored[one]
 
     def _begin(self) -> Graph | None:
