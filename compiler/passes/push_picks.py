@@ -170,8 +170,12 @@ def _peeled(one: Node, graph: Graph) -> Peeled:
 
 
 def _other_numbers(one: Node, graph: Graph) -> Rewrite:
-    """Loops inside the step that is made apart get numbers of their own: a counter belongs to one loop."""
-    inner = {node["loop"] for node in ir.walk_all(one["body"]) if node.op == "loop"}
+    """Loops inside the step that is made apart get numbers of their own: a counter belongs to one loop.
+
+    A loop that no step changes, such as an encoder's that each layer of a decoder reads, stays the one it is.
+    """
+    changed = ir.ordered(one["body"], lambda node: (*node.args, *node.get("body", ())) if node.free else ())
+    inner = {node["loop"] for node in changed if node.op == "loop" and node.free}
     shift = 1 + max((node["loop"] for node in graph.nodes() if node.op == "loop"), default=0)
 
     def change(node: Node) -> Node:

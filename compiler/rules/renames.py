@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from .. import ir
 from ..ir import Axis, Length, Node
+from ..kernels import number
 from ..numeric import EXACT
 from .rule import Match, Rule
 
@@ -16,10 +19,10 @@ def _pairs(one: Node) -> dict[Axis, Axis]:
 
 def _sinkable(one: Node) -> Match | None:
     """An operation with a renamed argument, some of whose pairs no other argument minds."""
-    if one.op not in ENTRYWISE or not any(arg.op == "rename" for arg in one.args):
+    if not (one.op in ENTRYWISE or _drops(one)) or not any(arg.op == "rename" for arg in one.args):
         return None
-    args = one.args[:1] if one.op == "pick" else one.args
-    rest = one.args[1:] if one.op == "pick" else ()
+    count = 1 if one.op in ("pick", "random") else len(one.args)
+    args, rest = one.args[:count], one.args[count:]
     moved: dict[Axis, Axis] = {}
     for arg in args:
         for old, new in _pairs(arg).items():
@@ -27,6 +30,11 @@ def _sinkable(one: Node) -> Match | None:
                 moved[old] = new
     moved = _closed(args, moved)
     return {"node": one, "args": args, "rest": rest, "moved": moved} if moved else None
+
+
+def _drops(one: Node) -> bool:
+    """A dropout of every row: its numbers go by the order of its axes, whatever their names are."""
+    return one.op == "random" and one["draw"] == "dropout" and one.get("picked") is None
 
 
 def _agreed(one: Node, args: tuple[Node, ...], rest: tuple[Node, ...], old: Axis, new: Axis) -> bool:
@@ -70,6 +78,9 @@ def _sunk(match: Match) -> Node:
         made = ir.reduce(one["reduction"], args[0], over, args[1] if len(args) > 1 else None)
     elif one.op == "pick":
         made = ir.pick(args[0], dict(zip(keys, match["rest"], strict=True)))
+    elif one.op == "random":
+        axes = tuple(ir.renamed(axis, back) for axis in one.axes)
+        made = ir.node("random", (*args, *match["rest"]), axes, one.kind, **one.attrs)
     else:
         made = ir.rebuild(one, args)
     return ir.rename(made, {old: new for old, new in moved.items() if old in made.axes})
@@ -89,7 +100,8 @@ def _samples() -> list[Node]:
     scores = ir.contract(
         ir.rename(ir.contract(x, W, (d,)), {dk: fresh}), ir.rename(ir.apply("+", K, b), {dk: fresh}), (fresh,)
     )
-    return [K, ir.apply("exp", ir.rename(x, {seq: key})), scores]
+    dropped = ir.draw("dropout", (ir.rename(x, {seq: key}), number(Fraction(1, 4))), (), "real", "dropout at 3")
+    return [K, ir.apply("exp", ir.rename(x, {seq: key})), scores, dropped]
 
 
 RULES = (

@@ -137,6 +137,16 @@ def test_draws_are_those_of_the_whole(name: str) -> None:
     assert name == "last" or zoo.difference(reference.run(formula, weights, given), wanted) > 1e-3
 
 
+def test_an_encoder_that_the_last_step_reads_stays_one() -> None:
+    """Each layer of the decoder reads it: made again for the one by itself, it would be computed and drawn twice."""
+    sizes = {"layers": 3, "steps": 2, "p": 0.125, "p_attn": 0.25}
+    graph = compile("bart", entry="BartForSequenceClassification", settings=sizes, until="push_picks").graph
+    loops = [one for one in ir.walk_all(graph.roots) if one.op == "loop"]
+    assert [one.args[one["slots"]]["value"] for one in loops] == [3, 1]
+    sites = [one["site"] for one in ir.walk_all(graph.roots) if one.op == "random"]
+    assert len(sites) == len(set(sites))
+
+
 # --- did it rightly not fire ---------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """What encoder-decoders have in common: losses, decoder ids that are made, empty texts, long ones, tables in files."""
 
 import types
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 
 import transformula
 from tests.specs import test_bart, test_marian, test_t5
 from tests.specs.peers import Array, change_config
 from tests.specs.seq2seq import change, library, saved
+from tests.specs.test_dropout import drawn
 from transformula import TransformulaError
 
 pytestmark = pytest.mark.usefixtures("no_islands", "exact_sinusoids")
@@ -203,6 +206,46 @@ def test_one_part_of_the_states(folders: dict[str, Path]) -> None:
     model = loaded(folders["BartModel"], "numpy")
     assert "decoder_hidden_states" not in model(**texts("BartModel"), output_encoder_hidden_states=True)
     assert list(model(**texts("BartModel"), outputs=["cross_attentions"])) == ["cross_attentions"]
+
+
+SHARES = {"dropout": 0.125, "attention_dropout": 0.25, "activation_dropout": 0.375, "classifier_dropout": 0.5}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_dropout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Each draw of a module in training is one of the library's, if not in its order: no layer is computed twice."""
+    rates = {"dropout_rate": 0.125} if kind.startswith("T5") else SHARES
+    keys = {**CONFIGS[kind].to_diff_dict(), **rates, "encoder_layers": 2, "decoder_layers": 2}
+    folder, given = saved(tmp_path, kind, type(CONFIGS[kind])(**keys)), texts(kind)
+    tensors = {name: torch.from_numpy(value) for name, value in given.items() if name != "attention_mask"}
+    ours = transformula.load(folder, backend="torch").module
+    assert drawn(monkeypatch, ours.eval(), **tensors) == []
+    found, wanted = (Counter(drawn(monkeypatch, one.train(), **tensors)) for one in (ours, library(folder, kind)))
+    assert sorted(rate for rate, _ in found.elements()) == sorted(rate for rate, _ in wanted.elements())
+    alone = {(0.125, (2, 12)): 3, (0.25, (2, 3, 1, 7)): 1, (0.375, (2, 20)): 1}  # the last block's, of one row
+    assert dict(found - wanted) == (alone if "Classification" in kind else {})
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_round_trip(folders: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    """What is trained and saved is what the library reads: no key is missing or unexpected."""
+    model, given = transformula.load(folders[kind], backend="torch", dtype="float64"), texts(kind)
+    draws = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.module.parameters():
+            parameter.add_(torch.randn(parameter.shape, dtype=parameter.dtype, generator=draws) * 0.1)
+    after = model.save_pretrained(tmp_path / "after")
+    network, told = getattr(transformers, kind).from_pretrained(
+        after, output_loading_info=True, dtype=torch.float64, attn_implementation="eager"
+    )
+    assert not any(told[fault] for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    with torch.inference_mode():
+        wanted = network.eval()(**{name: torch.from_numpy(value) for name, value in given.items()})
+    again, before = (transformula.load(one, dtype="float64")(**given) for one in (after, folders[kind]))
+    for name in again:
+        own, theirs = (shown(one, name, given, kind) for one in (again, wanted))
+        np.testing.assert_allclose(own, theirs, rtol=0, atol=1e-10)
+    assert max(np.abs(value - before[name]).max() for name, value in again.items()) > 1e-2
 
 
 # --- texts without a token, long ones -----------------------------------------------------------------------

@@ -28,6 +28,7 @@ PADDED = {
     "shift": "a pick along a length by numbers of tokens",
     "scan": "a loop over a length",
     "meanings": "a pick by numbers that differ along other axes",
+    "runs": "a pick by numbers that differ along other axes",
     **dict.fromkeys(zoo.TWO, "the inputs have no length, or several"),
     "no_length": "the inputs have no length, or several",
     "similarities": "the inputs have no length, or several",
