@@ -7,8 +7,8 @@
 
 Every round runs each contender once, in a new order; a number is the median over the rounds, and its ratio to
 transformers that of the same round. `products` are the products with weights of each step alone (the bound of one
-processor), `reading` the weights' bytes at the speed of one copy (the bound of memory). CTranslate2 runs where it is
-installed. Weights are random: which tokens come does not matter, their number does.
+processor), `reading` the weights' bytes at the speed of one copy (the bound of memory). CTranslate2 and ONNX Runtime
+run where they are installed. Weights are random: which tokens come does not matter, their number does.
 """
 
 import argparse
@@ -45,7 +45,19 @@ def folder(model: str, place: Path) -> Path:
     else:
         made = transformers.T5ForConditionalGeneration(transformers.T5Config(decoder_start_token_id=0))
     made.save_pretrained(place)
+    tokenizer(made.config.vocab_size).save_pretrained(place)
     return place
+
+
+def tokenizer(size: int) -> Any:
+    """A word for each id, its number: CTranslate2 wants a vocabulary, transformers and we read none."""
+    import transformers
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
+    words = Tokenizer(WordLevel({str(number): number for number in range(size)}, unk_token="0"))
+    special = {"unk_token": "0", "pad_token": "0", "bos_token": "1", "eos_token": "1"}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, **special)
 
 
 class Job:
@@ -135,6 +147,15 @@ def ctranslate2_module(job: Job) -> Contender:
     return run
 
 
+def onnxruntime_module(job: Job) -> Contender:
+    """ONNX Runtime on a step of GPT-2 that is written by hand, in float32."""
+    from benchmarks.onnx_decoder import decoder
+
+    if job.model != "gpt2":
+        raise ImportError("the step by hand is GPT-2's")
+    return decoder(job.path, job.ids, job.new, job.threads)
+
+
 def matrices(job: Job) -> tuple[list[Array], int]:
     """The weights of one step as [in, out], and their bytes; the encoder's are no part of it."""
     from transformula.backends.numpy.files import read_stored
@@ -181,6 +202,7 @@ CONTENDERS: dict[str, Callable[[Job], Contender]] = {
     "transformula numpy": numpy_module,
     "transformula torch": torch_module,
     "ctranslate2": ctranslate2_module,
+    "onnx runtime": onnxruntime_module,
     "products": products_alone,
     "reading": reading_alone,
 }

@@ -176,7 +176,7 @@ def _step(decoding: Decoding, names: Names, weights: WeightNames, source: str | 
     writer = StepWriter(step, names, weights, texts)
     writer.windows = windows
     writer.rows = {decoding.length.name: "rows", decoding.new.name: "rows"}
-    writer.indent = 2
+    writer.linear, writer.indent = "cache.linear", 2
     for one in walk_all(step.roots):
         if one.op == "input":
             writer.memo[one] = Value(ids, "", one.axes, wide=True, reorder="permute")

@@ -43,29 +43,36 @@ class WeightNames:
         return weight.outs is not None and bool(weight.outs) and set(own) == {*weight.ins, *weight.outs}
 
     def matrix(self, product: Node) -> tuple[Dims, Dims]:
-        """(consumed, made) axes of a product with a matrix, in the matrix's order."""
+        """(consumed, made) axes of a product with a matrix, in the matrix's order.
+
+        A table of two axes is a matrix for whoever sums over its last one: its rows are what is made.
+        """
         weight = self.weight(product.args[1])
-        assert weight.outs is not None
-        return weight.ins, weight.outs
+        if weight.outs is not None:
+            return weight.ins, weight.outs
+        own = weight.axes[len(weight.stack) :]
+        return own[1:], own[:1]
 
     def linear(self, product: Node) -> Dims | None:
         """The axes that a product with a matrix makes, or None if it is no such product."""
         if product.op != "contract" or not self.is_weight(product.args[1]):
             return None
         weight = self.weight(product.args[1])
-        if not self.is_matrix(weight) or set(product["over"]) != set(weight.ins):
+        table = weight.outs is None and len(weight.axes) == len(weight.stack) + 2
+        if not (table or self.is_matrix(weight)):
             return None
-        made = weight.outs or ()
+        consumed, made = self.matrix(product)
+        if set(product["over"]) != set(consumed):
+            return None
         return made if not set(made) & set(product.args[0].axes) else None
 
-    def text(self, one: Node, writer: TorchWriter) -> str:
-        """The parameter as it is stored, a bias with several axes as one."""
+    def text(self, one: Node, writer: TorchWriter, flat: bool = False) -> str:
+        """The parameter as it is stored, or `flat`: with its axes as one."""
         weight = self.weight(one)
         places = ""
         if one.op == "pick":
             places = "".join(f"[{writer.value(number).text}]" for number in one.args[1:])
-        flat = ".flatten()" if weight.outs is None and len(one.axes) > 1 else ""
-        return f"self.{self.attribute[weight.name]}{places}{flat}"
+        return f"self.{self.attribute[weight.name]}{places}{'.flatten()' if flat and len(one.axes) > 1 else ''}"
 
     def value(self, one: Node, writer: TorchWriter) -> Value:
         """The weight with one dimension per axis."""

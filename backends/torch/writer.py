@@ -31,6 +31,7 @@ class TorchWriter(Writer):
     cast = "to({})"
     array = "Tensor"
     picker = "gather"
+    linear = "F.linear"  # what writes x @ W + b
 
     def __init__(self, graph: Graph, names: Names, weights: WeightNames, lengths: Mapping[str, str]) -> None:
         super().__init__(graph, names, None, graph.batch)
@@ -323,8 +324,8 @@ class TorchWriter(Writer):
         text = x.text if len(over) == 1 else f"{x.wrapped}.flatten(-{len(over)})"
         parts = [text, self.weights.text(product.args[1], self)]
         if bias is not None:
-            parts.append(self.weights.text(bias, self))
-        made = f"F.linear({', '.join(parts)})"
+            parts.append(self.weights.text(bias, self, flat=True))
+        made = f"{self.linear}({', '.join(parts)})"
         if len(outs) > 1:
             made += f".unflatten(-1, ({', '.join(self.size(axis) for axis in outs)}))"
         return Value(made, x.lead, (*kept, *outs))

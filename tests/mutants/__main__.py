@@ -53,6 +53,7 @@ FOLDERS = {  # where a file is -> the tests that follow a mutant's own, fast one
         "tests/backends/torch/test_module.py", "tests/fuzz/test_wholes.py", "tests/backends/torch/test_packed.py",
         "tests/fuzz/test_fuzz.py",
     ),
+    "backends": ("tests/backends/test_load.py", "tests/backends/test_generation.py"),
 }  # fmt: skip
 
 

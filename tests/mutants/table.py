@@ -985,6 +985,20 @@ CHOSEN = (
         ("tests/backends/torch/test_module.py::test_what_two_read_is_computed_once",),
     ),
     Mutant(
+        "a product with any side of a table", "backends/torch/weights.py",
+        """        return own[1:], own[:1]
+""",
+        """        return own[:1], own[1:]
+""",
+        "a table of two axes is a matrix for whoever sums over its last one", ("tests/backends/torch/test_module.py",),
+    ),
+    Mutant(
+        "weights of another order under gradients", "backends/torch/caching.py",
+        'plain = x.device.type != "cpu" or x.dtype != torch.float32 or torch.is_grad_enabled()',
+        'plain = x.device.type != "cpu" or x.dtype != torch.float32',
+        "a copy has no gradient", ("tests/backends/torch/test_caching.py",),
+    ),
+    Mutant(
         "counting starts at 0 in the file", "backends/numpy/weights.py",
         "str(i + int(found[1] or 0))",
         "str(i)",
