@@ -990,7 +990,7 @@ CHOSEN = (
 """,
         """        return own[:1], own[1:]
 """,
-        "a table of two axes is a matrix for whoever sums over its last one", ("tests/backends/torch/test_module.py",),
+        "a table of two axes is a matrix for whoever sums over its last one", ("tests/backends/test_golden.py",),
     ),
     Mutant(
         "weights of another order under gradients", "backends/torch/caching.py",
