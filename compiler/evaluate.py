@@ -169,6 +169,8 @@ class Evaluator:
             size, owner = axis.size, axis.owner
             if not isinstance(size, Length) or owner is None or size.name not in self.lengths.visible:
                 continue
+            if hidden and owner not in over and owner not in have:  # the same for all owners
+                continue
             if axis in over or owner in over:
                 visible, axes = self._exists(size) if hidden else self.lengths.visible[size.name], (owner, axis)
                 if result is not None:

@@ -72,11 +72,8 @@ class Backward:
                 if part.op in ("carry", "past") and part["loop"] == ident and slot not in found:
                     found[slot] = None
                     waiting.append(slot)
-        return sorted(slot for slot in found if self.sweep.active(self.loop.args[slot]) or self._is_active(slot))
-
-    def _is_active(self, slot: int) -> bool:
-        like = self.loop.args[slot]
-        return self.sweep.active(ir.carry(self.loop["loop"], slot, like))
+        body, active = self.loop["body"], self.sweep.active
+        return sorted(slot for slot in found if active(self.loop.args[slot]) or active(body[slot]))
 
     def from_ends(self, slot: int, number: Node | None) -> Node:
         """What readers of the loop add to the adjoint of a state: of the last one (None), or of one inside."""
@@ -145,13 +142,15 @@ def _collected(made: Backward, inside: Sweep, order: list[Node], slots: list[int
     Gives the places of those that are read afterwards, with the node that each is the gradient of.
     """
     one, ident = made.loop, made.loop["loop"]
-    pasts = dict.fromkeys(slots, ZERO)
+    arrived = dict.fromkeys(slots, ZERO)
     own: list[tuple[int, Node]] = []
     later: list[Node] = []
     inner = set(order)
     for part, g in inside.adjoints.items():
-        if part.op == "past" and part["loop"] == ident:
-            pasts[part["slot"]] = _at_earlier(made, later, part, g, pasts[part["slot"]])
+        if part.op == "carry" and part["loop"] == ident and part["slot"] in slots:
+            arrived[part["slot"]] = add(arrived[part["slot"]], g)
+        elif part.op == "past" and part["loop"] == ident:
+            arrived[part["slot"]] = _at_earlier(made, later, part, g, arrived[part["slot"]])
         elif (part not in inner or _of_step(made, part)) and inside.active(part):
             apart = part in inner
             more = tuple(a for a in inside.keep if a not in made.sweep.keep)
@@ -161,8 +160,7 @@ def _collected(made: Backward, inside: Sweep, order: list[Node], slots: list[int
             later.append(ir.widen_to(g, like.axes) if apart else add(before, ir.widen_to(g, like.axes)))
     for slot in slots:
         like = one.args[slot]
-        g = inside.adjoints.get(ir.carry(ident, slot, like), ZERO)
-        g = add(add(g, made.from_ends(slot, made.step)), pasts[slot])
+        g = add(arrived[slot], made.from_ends(slot, made.step))
         made.next.append(ir.widen_to(_real(g), like.axes))
     made.next.extend(later)
     return own

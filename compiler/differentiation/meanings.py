@@ -125,11 +125,15 @@ SLOPES: dict[str, Slope] = {
 }
 """What flows to each part of a meaning; all others go through their core graphs."""
 
+NORMS = ("layer_norm", "rms_norm")
+
 
 def reverse(sweep: Sweep, one: Node, g: Node) -> None:
     """Lets flow to the parts of a recognised meaning."""
     at = parts(one)
-    if one["name"] in SLOPES:
+    numbers = all(map(sweep.finite, one.args))  # else each step inside keeps an adjoint of 0
+    along = one["name"] in NORMS and one["axis"].ragged
+    if one["name"] in SLOPES and numbers and not along:
         for role, made in SLOPES[one["name"]](sweep, one, at, g):
             if role in at:
                 sweep.flow(at[role], made)
@@ -140,6 +144,6 @@ def reverse(sweep: Sweep, one: Node, g: Node) -> None:
     inside = sweep.inner()
     inside.adjoints[core] = g
     inside.run(order)
-    for arg in one.args:
+    for arg in dict.fromkeys(one.args):
         if arg in inside.adjoints:
             sweep.flow(arg, inside.adjoints[arg])
