@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from . import ir, pipeline
@@ -47,14 +48,12 @@ def composed(model: Graph, loss: Graph) -> Graph:
     """The objective of a model's inputs and labels: each result that it reads is what the model makes of its inputs."""
     results = {out.name: out for out in model.outputs}
     known = {one.name: one for one in model.inputs}
-    nodes: dict[str, Node] = {}
 
     def change(one: Node) -> Node:
         name = one.get("name")
         if one.op == "input" and name in results and name not in known:
             out = results[name]
-            nodes[name] = ir.rename(out.node, dict(zip(out.axes, one.axes, strict=True)))
-            return nodes[name]
+            return ir.rename(_of_texts(model, out.node), dict(zip(out.axes, one.axes, strict=True)))
         return one
 
     made = loss.rewrite(change, {**model.origins, **loss.origins})
@@ -63,6 +62,16 @@ def composed(model: Graph, loss: Graph) -> Graph:
     used = {one["name"] for one in made.nodes() if one.op == "weight"}
     weights = tuple(one for one in model.weights if one.name in used)
     return replace(made, inputs=tuple(inputs.values()), weights=weights, name=loss.name)
+
+
+def _of_texts(model: Graph, node: Node) -> Node:
+    """A result of each example, which is 0 where it has not a single token; one of tokens has none there."""
+    lengths = dict.fromkeys(axis for one in model.inputs for axis in one.axes if axis.counted)
+    if not lengths or any(axis.counted for axis in node.axes):
+        return node
+    some = [ir.apply("<", ir.const(0), ir.size(axis)) for axis in lengths if axis.owner in node.axes]
+    there = reduce(lambda a, b: ir.apply("or", a, b), some)
+    return ir.where(there, node, ir.const(0.0))
 
 
 def without_dropout(graph: Graph) -> Graph:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .results import left_aligned
-from .weights import Table, Weights, row_shape, table_entries
+from .weights import Table, TableRow, Weights, part_of, place, row_first, row_shape, stack_sizes, table_entries
 
 Relation2 = NDArray[np.bool_] | None
 
@@ -27,6 +27,28 @@ def stored_zeros(table: Table, dtype: Any) -> dict[str, NDArray[Any]]:
             if name not in found:
                 found[name] = np.zeros(row_shape(row), dtype)
     return found
+
+
+def weight_views(stored: dict[str, NDArray[Any]], table: Table) -> Weights:
+    """Weight -> views of its stored tensors, as `assemble` gives them, that may be written into."""
+    weights: Weights = {}
+    seen: set[tuple[str, tuple[int, ...]]] = set()
+    for row, index, name in table_entries(table):
+        if (row[0], index) not in seen:
+            seen.add((row[0], index))
+            place(weights, row[0], index, stack_sizes(table, row[0]), view_of(row, index, stored[name]))
+    return weights
+
+
+def view_of(row: TableRow, index: Sequence[int], array: NDArray[Any]) -> NDArray[Any]:
+    """The entry `index` of a weight's stack as a view, even of a single number."""
+    whole: Any = part_of(row, [slice(i, i + 1) for i in index], array)  # type: ignore[misc]
+    if not isinstance(whole, np.ndarray):  # NumPy hands out single numbers as copies
+        first = row_first(row) if row[5] else 0
+        return array.reshape(-1)[first : first + 1].reshape(())
+    inside = sum(not place for place, _ in row[2])
+    made: NDArray[Any] = whole.reshape(whole.shape[inside:])
+    return made
 
 
 def fill_weights(into: Weights, weights: Weights) -> None:
@@ -95,6 +117,8 @@ def product_of(left: NDArray[Any], right: NDArray[Any], text: str) -> NDArray[An
     common = [c for c in first if c in second and c in result]
     over = [c for c in first if c in second and c not in result]
     rows, columns = [c for c in first if c not in second], [c for c in second if c not in first]
+    if not rows and not columns:
+        return np.asarray(np.einsum(f"{first},{second}->{''.join(common)}", left, right))
     size = dict(zip(first + second, left.shape + right.shape, strict=True))
     a = left.transpose([first.index(c) for c in (*common, *rows, *over)])
     b = right.transpose([second.index(c) for c in (*common, *over, *columns)])

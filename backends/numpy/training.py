@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from ...compiler.differentiation import GRADIENT
 from ...compiler.driver import Compiled
-from ...compiler.ir import Axis, Graph, Length, Node, const
+from ...compiler.ir import Axis, Graph, Length, Node, apply, const, index, state
 from . import border_text
 from .einsum import LETTERS
 from .losses import Dims, LossWriter, begun
 from .mangling import comment, identifier
 from .values import Unsupported, Value, aligned, transposed
 
-NEEDS = ("chosen_loss", "stored_zeros", "fill_weights", "add_gradient", "assemble", "if_any_not")
+NEEDS = ("chosen_loss", "stored_zeros", "weight_views", "fill_weights", "add_gradient", "if_any_not")
 
 
 class GradientWriter(LossWriter):
@@ -71,9 +71,7 @@ class GradientWriter(LossWriter):
 
     def _map(self, one: Node) -> Value:
         if one["fn"] == "where" and one.args[0].op == "visible" and _is_zero(one.args[2]):
-            value, relation = self.real(self.value(one.args[1])), one.args[0]
-            if set(relation.axes) <= set(value.dims):
-                return self._within(value, relation["axis"], "seen")
+            return self._within(self.real(self.value(one.args[1])), one.args[0]["axis"], "seen")
         return super()._map(one)
 
     def _within(self, value: Value, axis: Axis, relation: str) -> Value:
@@ -184,7 +182,7 @@ def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
     first, *rest = graph.outputs
     writer.write(f"loss = float({writer.value(first.node).text})")
     writer.write("gradients = stored_zeros(CHECKPOINT, self.dtype)")
-    writer.write("into = assemble(gradients, CHECKPOINT)")
+    writer.write("into = weight_views(gradients, CHECKPOINT)")
     for out in rest:
         if out.name.startswith(GRADIENT) and out.node is not _nothing(graph, out.node):
             text = _gradient(writer, out.node, out.axes)
@@ -207,9 +205,26 @@ def _nothing(graph: Graph, one: Node) -> Node | None:
 
 
 def _gradient(writer: GradientWriter, one: Node, axes: Dims) -> str:
-    """The gradient with the axes of its weight; one of a stack as the list of its steps, last first."""
+    """The gradient with the axes of its weight; one of a stack as the list of what each layer's step has made."""
+    steps = _of_layers(writer, one, axes)
+    if steps:
+        return steps
     value = writer.value(one)
     return transposed(value, axes).text if set(value.dims) == set(axes) else writer.broadcast(value, "", axes)
+
+
+def _of_layers(writer: GradientWriter, one: Node, axes: Dims) -> str:
+    """The states of a backward loop, from the last step, which is the first layer's; nothing if it is no such value."""
+    if one.op != "history" or not axes or one.axes[0] != axes[0]:
+        return ""
+    loop, number = one.args
+    stop = loop.args[loop["slots"]]
+    if loop["start"] or number is not apply("-", stop, index(axes[0])) or stop.op != "const":
+        return ""
+    like = writer.value(state(loop, one["slot"]))
+    order = [like.dims.index(axis) for axis in axes[1:]]
+    states = f"{writer.histories[loop['loop'], one['slot']]}[:0:-1]"
+    return states if order == sorted(order) else f"[one.transpose({', '.join(map(str, order))}) for one in {states}]"
 
 
 @dataclass

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 
 from .. import ir
 from ..ir import Node, walk
@@ -51,6 +53,7 @@ def _cross_entropy(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tupl
     made = mul(share, g)
     if spread:
         made = sub(made, div(mul(ir.const(spread), g), ir.apply("max", ir.size(axis), ONE)))
+    made = _within(axis, made)
     own = g if not spread else mul(ir.const(1 - spread), g)
     own = ir.widen_to(own, (a for a in one.axes if a in x.axes))
     yield "x", sub(made, ir.scatter(own, {axis: label}, ir.union((x, own))))
@@ -104,6 +107,16 @@ def _silu(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, No
         yield role, mul(g, mul(s, add(ONE, mul(x, sub(ONE, s)))))
 
 
+def _gelu(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
+    """g (Φ(x) + x φ(x))"""
+    x, below = expanded(one).args
+    sweep.forward.update((x, below))
+    bell = ir.apply("exp", mul(ir.const(Fraction(-1, 2)), mul(x, x)))
+    made = mul(g, add(below, mul(mul(ir.const(1 / math.sqrt(2 * math.pi)), x), bell)))
+    for role in ("x", "bias"):
+        yield role, made
+
+
 def _running_sum(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
     """At each entry the sum from it on: all of them, less those before it."""
     axis = one["axis"]
@@ -119,20 +132,22 @@ SLOPES: dict[str, Slope] = {
     "cross_entropy": _cross_entropy,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
+    "gelu": _gelu,
     "sigmoid": _sigmoid,
     "silu": _silu,
     "running_sum": _running_sum,
 }
 """What flows to each part of a meaning; all others go through their core graphs."""
 
-NORMS = ("layer_norm", "rms_norm")
+MEANS = ("layer_norm", "rms_norm")
+"""Meanings that take means along their axis: along a length they go through their core graphs."""
 
 
 def reverse(sweep: Sweep, one: Node, g: Node) -> None:
     """Lets flow to the parts of a recognised meaning."""
     at = parts(one)
     numbers = all(map(sweep.finite, one.args))  # else each step inside keeps an adjoint of 0
-    along = one["name"] in NORMS and one["axis"].ragged
+    along = "axis" in one.attrs and one["axis"].ragged and (one["name"] in MEANS or one.get("smoothing"))
     if one["name"] in SLOPES and numbers and not along:
         for role, made in SLOPES[one["name"]](sweep, one, at, g):
             if role in at:
