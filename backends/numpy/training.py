@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...compiler.differentiation import GRADIENT
 from ...compiler.driver import Compiled
-from ...compiler.ir import Axis, Graph, Length, Node, apply, const, index, state
+from ...compiler.ir import Axis, Graph, Length, Node, apply, const, index, reduce, state, widen_to
 from . import border_text
 from .einsum import LETTERS
 from .losses import Dims, LossWriter, begun
@@ -86,6 +86,14 @@ class GradientWriter(LossWriter):
         text = f"zero_beyond({value.text}, {relation}_{self._length(axis)}, {owner}, {entry})"
         return Value(text, "", value.dims, owned=True)
 
+    def _reduce(self, one: Node) -> Value:
+        """One result for each owner of a length, even where the value does not know the owner."""
+        owners = [axis for axis in one.axes if all(axis not in arg.axes for arg in one.args)]
+        if owners:
+            value, *condition = one.args
+            one = reduce(one["reduction"], widen_to(value, owners), one["over"], *condition)
+        return super()._reduce(one)
+
     # ------------------------------------------------------------------------------------------------- products
 
     def _contract(self, one: Node) -> Value:
@@ -99,7 +107,8 @@ class GradientWriter(LossWriter):
         values = [self.real(self.value(arg)) for arg in one.args]
         have = dict.fromkeys((*over, *(axis for value in values for axis in value.dims)))
         for axis in have:
-            if axis.counted and axis.owner in have and (axis in over or axis.owner in over):
+            known = axis.owner in have or relation == "seen"  # a length leaves a result for each owner
+            if axis.counted and known and (axis in over or axis.owner in over):
                 both = [axis.owner, axis]
                 at = min(range(len(values)), key=lambda i: (not set(both) <= set(values[i].dims), len(values[i].dims)))
                 values[at] = self._within(values[at], axis, relation)
