@@ -14,6 +14,7 @@ from typing import Any
 from ..compiler.driver import Compiled, compile_graph
 from ..compiler.ir import Graph
 from ..compiler.ledger import Ledger
+from ..compiler.training import compile_gradients
 from ..grammar.diagnostics import did_you_mean, error
 
 BACKENDS = {"numpy": ".numpy.emit", "torch": ".torch.emit"}
@@ -72,6 +73,7 @@ def compile(
     rows: Mapping[str, str] | None = None,
     validate: bool = True,
     generation: Mapping[str, Any] | None = None,
+    gradients: bool = False,
 ) -> Program:
     """A model of a spec as a program with `.source`, `.save(path)`, `.graph` and `.ledger`.
 
@@ -80,8 +82,8 @@ def compile(
     "packed" (eager inference). `shows` are results on demand (hidden_states, attentions) that the module should
     compute, too; `results` are the only ones that it should; `rows` says of which tokens: {"logits": "last"}, "first",
     or "positions", which are a new input. `generation` holds keys of generation_config.json, the options of `generate`
-    where its caller says nothing (those of `config` if there are none). Raises `TransformulaError` with every mistake
-    found.
+    where its caller says nothing (those of `config` if there are none). With `gradients` a NumPy module has
+    `loss_and_gradients`, too; PyTorch's have autograd. Raises `TransformulaError` with every mistake found.
 
     The passes are proved on this very model at small sizes, in a fraction of a second; validate=False skips it.
     """
@@ -89,6 +91,8 @@ def compile(
     skip = passes_left_out(backend)
     made = compile_graph(spec, config, entry, settings, (*without, *skip), only, until, shows, results, rows)
     made = replace(made, generation=generation)
+    if gradients and backend == "numpy":
+        made = replace(made, gradients=compile_gradients(made))
     return Program(proved(made) if validate else made, backend, layout)
 
 

@@ -26,7 +26,7 @@ from .passes.parameters import has_weight, of_any_number, parameters_among, stac
 from .rules.algebra import number
 from .sizes import USUAL, Sizes
 
-LEAVES = ("input", "weight", "const", "table", "counter", "carry", "size", "stored")
+LEAVES = ("input", "weight", "const", "table", "counter", "carry", "size", "visible", "stored")
 VIEWS = ("rename", "split", "merge", "widen", "state", "loop")
 WORD = 4
 """Bytes of a number."""
@@ -156,8 +156,10 @@ class Pricer:
     def _operations(self, one: Node) -> tuple[int, int]:
         """(all operations, those in products) of a node."""
         every = self.entries(dict.fromkeys((*union(one.args), *one.axes)))
-        if one.op == "contract":
+        if one.op == "contract" or (one.op == "total" and len(one.args) > 1):
             return 2 * every, 2 * every
+        if one.op in ("total", "scatter"):
+            return self.entries(union(one.args)), 0
         if one.op == "kernel":
             return self._inside(one)
         if one.op == "rank":

@@ -41,6 +41,7 @@ class Compiled:
     rows: Mapping[str, str] = field(default_factory=dict)  # which rows of its results were asked for
     generation: Mapping[str, Any] | None = None  # generation_config.json; None: config.json speaks for it
     defaults: tuple[Default, ...] = ()  # inputs that are made of others where a call leaves them out
+    gradients: tuple[Compiled, ...] | None = None  # its objectives from inputs on, differentiated, if asked for
 
     @property
     def formula(self) -> Graph:

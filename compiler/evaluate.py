@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from ..grammar.diagnostics import InternalError
 from . import draws, ops
-from .ir import Axis, Length, Node, walk
+from .ir import Axis, Length, Node, union, walk
+from .reducing import REDUCE, settled
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -124,7 +125,7 @@ class Evaluator:
         row = ops.FUNCTIONS[one["fn"]]
         aligned = [align(value, arg.axes, one.axes) for value, arg in zip(args, one.args, strict=True)]
         if one["fn"] == "floor" or one["fn"] == "ceil":
-            aligned = [_settled(value) for value in aligned]
+            aligned = [settled(value) for value in aligned]
         if row.takes == "truth":
             aligned = [value.astype(bool) for value in aligned]
         return np.asarray(row.meaning(*aligned))
@@ -156,15 +157,22 @@ class Evaluator:
 
     # ------------------------------------------------------------------------------------------ along the axes
 
-    def seen(self, over: Sequence[Axis], have: Sequence[Axis]) -> tuple[Array, tuple[Axis, ...]] | None:
-        """Which entries a reduction over `over` of a value with axes `have` may see (None: all)."""
+    def seen(
+        self, over: Sequence[Axis], have: Sequence[Axis], hidden: bool = False
+    ) -> tuple[Array, tuple[Axis, ...]] | None:
+        """Which entries a reduction over `over` of a value with axes `have` may see (None: all).
+
+        With `hidden`, all that exist: hidden entries, too.
+        """
         result: tuple[Array, tuple[Axis, ...]] | None = None
         for axis in dict.fromkeys((*over, *have)):
             size, owner = axis.size, axis.owner
             if not isinstance(size, Length) or owner is None or size.name not in self.lengths.visible:
                 continue
+            if hidden and owner not in over and owner not in have:  # the same for all owners
+                continue
             if axis in over or owner in over:
-                visible, axes = self.lengths.visible[size.name], (owner, axis)
+                visible, axes = self._exists(size) if hidden else self.lengths.visible[size.name], (owner, axis)
                 if result is not None:
                     both = tuple(dict.fromkeys((*result[1], *axes)))
                     visible = align(result[0], result[1], both) & align(visible, axes, both)
@@ -172,10 +180,23 @@ class Evaluator:
                 result = visible, axes
         return result
 
+    def _exists(self, length: Length) -> Array:
+        return np.asarray(np.arange(self.lengths.size[length.name]) < self.lengths.count[length.name][:, None])
+
+    def _visible(self, one: Node, args: list[Array]) -> Array:
+        axis = one["axis"]
+        shape = tuple(self.extent(a) for a in one.axes)
+        return np.broadcast_to(self.lengths.visible.get(axis.size.name, np.asarray(True)), shape)
+
     def _contract(self, one: Node, args: list[Array]) -> Array:
-        both = tuple(dict.fromkeys((*one.args[0].axes, *one.args[1].axes)))
+        return self._product(one, args, self.seen(one["over"], union(one.args)))
+
+    def _total(self, one: Node, args: list[Array]) -> Array:
+        return self._product(one, args, self.seen(one["over"], union(one.args), hidden=True))
+
+    def _product(self, one: Node, args: list[Array], seen: tuple[Array, tuple[Axis, ...]] | None) -> Array:
+        both = union(one.args)
         operands = [(value, arg.axes) for value, arg in zip(args, one.args, strict=True)]
-        seen = self.seen(one["over"], both)
         if seen is not None:
             operands = [self._hide(value, axes, seen) for value, axes in operands]
             operands.append((seen[0].astype(float), seen[1]))
@@ -209,9 +230,27 @@ class Evaluator:
         if len(args) > 1:
             condition = condition & align(args[1], one.args[1].axes, full).astype(bool)
         dims = tuple(full.index(axis) for axis in over)
-        result = _REDUCE[one["reduction"]](value, condition, dims)
+        result = REDUCE[one["reduction"]](value, condition, dims)
         left = tuple(axis for axis in full if axis not in over)
         return align(np.asarray(result), left, one.axes)
+
+    def _scatter(self, one: Node, args: list[Array]) -> Array:
+        full = tuple(dict.fromkeys((*union(one.args), *(a for a in one.axes if a not in one["keys"]))))
+        shape = tuple(self.extent(axis) for axis in full)
+        seen = self.seen([axis for axis in full if axis not in one.axes], full, hidden=True)
+        there: Array = np.ones(shape, bool) if seen is None else np.broadcast_to(align(*seen, full), shape)
+        places: dict[Axis, Array] = {}
+        for key, number, arg in zip(one["keys"], args[1:], one.args[1:], strict=True):
+            number = np.broadcast_to(align(number, arg.axes, full), shape)
+            there = there & (number >= 0) & (number < self._bound(key, full))
+            places[key] = np.where(there, np.nan_to_num(number), 0).astype(int)
+        for axis in (a for a in one.axes if a not in places):
+            places[axis] = align(np.arange(self.extent(axis)), (axis,), full)
+        value = np.where(there, align(args[0], one.args[0].axes, full), 0.0)
+        result = np.zeros(tuple(self.extent(axis) for axis in one.axes))
+        if value.size:
+            np.add.at(result, tuple(np.broadcast_to(places[axis], shape) for axis in one.axes), value)
+        return result
 
     def _rank(self, one: Node, args: list[Array]) -> Array:
         at = one.axes.index(one["axis"])
@@ -347,12 +386,6 @@ class Evaluator:
         return KERNELS[one["name"]].evaluate(self, one, args)
 
 
-def _settled(value: Array) -> Array:
-    """A hair below a whole number is that number, so that floor(log 8 / log 2) is 3 in every order of rounding."""
-    near = np.round(value)
-    return np.where(np.abs(value - near) <= 1e-12 * np.maximum(np.abs(near), 1), near, value)
-
-
 def align(value: Array, axes: Sequence[Axis], target: Sequence[Axis]) -> Array:
     """The array with one dimension per target axis, in that order; size 1 where it lacks the axis."""
     value = np.asarray(value)
@@ -363,33 +396,3 @@ def align(value: Array, axes: Sequence[Axis], target: Sequence[Axis]) -> Array:
     moved = value.transpose([axes.index(axis) for axis in order])
     sizes = iter(moved.shape)
     return moved.reshape([next(sizes) if axis in axes else 1 for axis in target])
-
-
-def _sum(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
-    return np.asarray(np.where(condition, value, 0.0).sum(axis=dims))
-
-
-def _mean(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
-    count = condition.sum(axis=dims)
-    return np.where(count > 0, _sum(value, condition, dims) / np.maximum(count, 1), 0.0)
-
-
-def _argmax(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
-    (dim,) = dims
-    if not value.shape[dim]:  # of nothing: 0
-        return np.asarray(value.sum(axis=dim))
-    return np.asarray(np.where(condition, value, -np.inf).argmax(axis=dim).astype(float))
-
-
-_REDUCE: dict[str, Callable[[Array, Array, tuple[int, ...]], Array]] = {
-    "sum": _sum,
-    "mean": _mean,
-    "prod": lambda v, c, d: np.where(c, v, 1.0).prod(axis=d),
-    "max": lambda v, c, d: np.where(c, v, -np.inf).max(axis=d, initial=-np.inf),
-    "min": lambda v, c, d: np.where(c, v, np.inf).min(axis=d, initial=np.inf),
-    "norm": lambda v, c, d: np.sqrt((np.where(c, v, 0.0) ** 2).sum(axis=d)),
-    "argmax": _argmax,
-    "count": lambda v, c, d: (np.asarray(v, bool) & c).sum(axis=d).astype(float),
-    "any": lambda v, c, d: np.asarray((np.asarray(v, bool) & c).any(axis=d)),
-    "all": lambda v, c, d: np.asarray((np.asarray(v, bool) | ~c).all(axis=d)),
-}

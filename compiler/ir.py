@@ -21,6 +21,11 @@ Core operations and their attributes (every one is a pure function of its argume
     concat along into          along an axis, into an axis of a new name; an argument without the axis is one entry
     widen axis                 repeated along a new axis
     rank axis                  how many entries along the axis are larger (ties: by order)
+    visible axis               whether each entry along a length may be seen: what a reduction over it looks at
+    total over                 sum of the product of its arguments over axes, hidden entries included: what repeating
+                               and aligning are undone by
+    scatter keys               the argument added up at the given numbers along axes (arguments after it), 0 where
+                               nobody is; a number out of range adds to nothing: what picking is undone by
     random draw site steps     a draw, new at each step of the loops in `steps`; arguments are its parameters; with
                                picked, drawn: a dropout of the rows at its last argument, of what is drawn for all
     counter loop               the step number inside a loop
@@ -67,11 +72,14 @@ from .making import (
     reduce,
     rename,
     renamed,
+    scatter,
     size,
     split,
     state,
     table,
+    total,
     union,
+    visible,
     weight,
     where,
     widen,
@@ -131,13 +139,16 @@ __all__ = [
     "reduce",
     "rename",
     "renamed",
+    "scatter",
     "size",
     "split",
     "state",
     "table",
     "take_origin",
+    "total",
     "transform",
     "union",
+    "visible",
     "walk",
     "walk_all",
     "weight",

@@ -173,6 +173,22 @@ def widen_to(value: Node, axes: Iterable[Axis]) -> Node:
     return value
 
 
+def scatter(value: Node, at: Mapping[Axis, Node], axes: Iterable[Axis]) -> Node:
+    """The value added up at the numbers `at`, as an array of `axes`; all other axes of value and numbers are summed."""
+    return node("scatter", (value, *at.values()), axes, "real", keys=tuple(at))
+
+
+def total(values: Iterable[Node], over: Iterable[Axis]) -> Node:
+    """Σ over `over` of the product of one or two values, of all entries that exist, hidden or not."""
+    values, over = tuple(values), tuple(over)
+    return node("total", values, tuple(a for a in union(values) if a not in over), "real", over=over)
+
+
+def visible(axis: Axis) -> Node:
+    """Whether each entry along a length may be seen, for each owner."""
+    return node("visible", (), _owned(axis), "bool", axis=axis)
+
+
 def rank(value: Node, axis: Axis) -> Node:
     """How many entries along the axis are larger, ties by order."""
     return node("rank", (value,), value.axes, "int", axis=axis)

@@ -34,6 +34,10 @@ def rebuild(one: Node, args: tuple[Node, ...], body: tuple[Node, ...] | None = N
             return making.concat(args, one["along"], one["into"])
         case "widen":
             return making.widen(args[0], one["axis"])
+        case "scatter":
+            return making.scatter(args[0], dict(zip(one["keys"], args[1:], strict=True)), one.axes)
+        case "total":
+            return making.total(args, one["over"])
         case "append":
             return making.append(one["name"], args[0], one["along"], one["into"], args[1:])
         case "keep":

@@ -7,10 +7,10 @@ from . import ops
 from .ir import Graph, Node
 from .kernels import KERNELS, is_draw, parts
 
-LEAVES = ("input", "weight", "const", "table", "index", "position", "size", "counter", "carry")
+LEAVES = ("input", "weight", "const", "table", "index", "position", "size", "visible", "counter", "carry")
 OPERATIONS = (
     *LEAVES, "map", "contract", "reduce", "pick", "rename", "split", "merge", "concat", "widen", "rank", "random",
-    "past", "loop", "state", "history", "kernel", "append", "keep", "stored",
+    "total", "scatter", "past", "loop", "state", "history", "kernel", "append", "keep", "stored",
 )  # fmt: skip
 
 
@@ -42,6 +42,10 @@ def _node(one: Node) -> None:
         for axis in one["over"]:
             if any(axis not in arg.axes for arg in one.args):
                 raise InternalError(f"{one} sums over {axis}, which an operand lacks")
+    if one.op == "total" and any(all(axis not in arg.axes for arg in one.args) for axis in one["over"]):
+        raise InternalError(f"{one} sums over an axis that no operand has")
+    if one.op == "scatter" and any(key not in one.axes for key in one["keys"]):
+        raise InternalError(f"{one} adds along an axis that its result lacks")
     if one.op == "pick" and any(key not in one.args[0].axes for key in one["keys"]):
         raise InternalError(f"{one} picks along an axis that its argument lacks")
     if one.op == "kernel" and (one["name"] not in KERNELS or len(one["roles"]) != len(one.args)):

@@ -57,7 +57,7 @@ def parts(compiled: Compiled) -> Defaults:
 def _method(compiled: Compiled, one: Default, name: str) -> tuple[list[str], set[str]]:
     assert one.graph is not None
     (out,) = one.graph.outputs
-    writer = losses.begun(compiled, one.graph)
+    writer = losses.begun(compiled, one.graph, losses.LossWriter)
     value = writer.value(out.node)
     axis = next((axis for axis in out.axes if axis.counted), None)
     if axis is None or out.axes.index(axis) != 1 or not isinstance(axis.size, Length):

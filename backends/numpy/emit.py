@@ -21,7 +21,7 @@ from ..decoding import decodes
 from ..generation import defaults_of
 from ..limits import input_rows, limit_rows, mask_rows
 from ..pages import module_template, tidy
-from . import border_text, copying, defaults, examples, losses, stepping
+from . import border_text, copying, defaults, examples, losses, stepping, training
 from .mangling import Names, comment, identifier
 from .packed import PackedWriter
 from .parameters import Parameters, write_parameters
@@ -38,6 +38,7 @@ GENERATING = ("generate_tokens", "stream_tokens", "read_generation")
 METHODS = (
     *("rows", "example", "load", "dtype", "threads"),
     *("begin", "step", "decoder", "generate", "stream", "generation"),
+    *("weights", "tensors", "refresh", "loss_and_gradients"),
 )
 CALL = ("given", "wanted", "others", "outputs", "loss", "found", "groups")
 PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "keep", "finished")
@@ -205,6 +206,7 @@ class CallNames:
         self.arguments = ["self, /" if self.others else "self"]
         self.arguments += [f"{self.python[one]}: Any{' = None' if self.others else ''}" for one in needed]
         self.arguments += [f"{self.python[one]}: Any = None" for one in optional]
+        self.of_loss = [*self.arguments, *self.others]
         self.arguments += ["outputs: Sequence[str] | None = None", *self.others]
 
     def given(self) -> list[str]:
@@ -216,13 +218,14 @@ class CallNames:
 def _fill(compiled: Compiled, parts: Written) -> str:
     graph, formula = compiled.graph, compiled.formula
     loss, lists, made = losses.parts(compiled), _listed(graph), defaults.parts(compiled)
+    back = training.parts(compiled)
     name, called = compiled_class(graph), CallNames(graph, formula, loss.inputs, made.inputs)
     more = [name for name, used in (("listed", lists), ("grouped", formula.each)) if used]
     decoder, stepping = decodes(formula, compiled.decoding), parts.stepping
     more += (*(GENERATING if decoder else ()), *(stepping.needs if stepping else ["Recomputed"] if decoder else ()))
     typed = ("Any", "NDArray", "Path", "Sequence", *(("Iterator",) if decoder else ()))
-    library = copying.copied((*ALWAYS, *parts.needs, *loss.needs, *made.needs, *more), typed)
-    methods = (*loss.methods, *made.methods, parts.body, *(stepping.methods if stepping else ()))
+    library = copying.copied((*ALWAYS, *parts.needs, *loss.needs, *made.needs, *back.needs, *more), typed)
+    methods = (*loss.methods, *made.methods, *back.methods, parts.body, *(stepping.methods if stepping else ()))
     weights = sum(math.prod(size for size in w.shape if isinstance(size, int)) for w in graph.weights)
     text = module_template("numpy").render(
         title=f"{name}: {comment(compiled.module.name, 60)} as a NumPy module, generated from its formulas.",
@@ -251,6 +254,10 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         doc=f"{name} with its weights; call it with a (padded) batch.",
         call_doc="Results by name, for a batch padded on either side; `outputs` chooses some of them.",
         prepare=parts.prepare,
+        gradients=back.call() if back.methods else "",
+        gradients_signature=border_text.header(
+            "loss_and_gradients", called.of_loss, "tuple[float, dict[str, NDArray[Any]]]"
+        ),
         signature=border_text.header("__call__", called.arguments, "dict[str, NDArray[Any]]"),
         given=called.given(),
         each=formula.each,

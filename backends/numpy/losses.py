@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
@@ -14,12 +15,16 @@ from ..limits import mask_rows
 from ..objectives import loss_rows
 from . import border_text, copying
 from .border import LossRow
+from .examples import bind_input
 from .mangling import Names, comment, identifier
 from .values import Unsupported, Value
 from .writer import Writer
 
 NEEDS = ("chosen_loss",)
-LOCALS = ("self", "given", "results", "count", "visible", "rows", "columns", "width")
+LOCALS = (
+    *("self", "given", "results", "count", "visible", "rows", "columns", "width"),
+    *("weights", "loss", "gradients", "into"),
+)
 
 Dims = tuple[Axis, ...]
 
@@ -54,13 +59,19 @@ class LossWriter(Writer):
     def _weight(self, one: Node) -> Value:
         raise Unsupported("an objective with weights of its own")
 
+    def begin_length(self, text: str) -> None:
+        """Hook: more lines about a length, once its places are known."""
+
 
 def method(name: str) -> str:
     """The name of an objective's method; no parameter's name begins like this."""
     return f"_loss_{identifier(name)}"
 
 
-def begun(compiled: Compiled, graph: Graph) -> LossWriter:
+W = TypeVar("W", bound=LossWriter)
+
+
+def begun(compiled: Compiled, graph: Graph, kind: type[W]) -> W:
     """A writer with the lines of a function of `given`: the places of each length, the inputs, and all that is made."""
     names = Names((*copying.names(), *LOCALS))
     lengths: dict[str, str] = {}
@@ -68,13 +79,14 @@ def begun(compiled: Compiled, graph: Graph) -> LossWriter:
         for axis in one.axes:
             if isinstance(axis.size, Length) and axis.owner is not None and axis.size.name not in lengths:
                 text = lengths[axis.size.name] = names.fresh(axis.size.name)
-                for prefix in ("visible", "count", "places", "shape"):
+                for prefix in ("visible", "count", "places", "shape", "exists", "seen"):
                     names.fresh(f"{prefix}_{text}")
-    writer = LossWriter(graph, names, lengths)
+    writer = kind(graph, names, lengths)
     writer.indent = 2
     writer.write(f'count = len(given["{graph.inputs[0].name}"])')
     for length, text in lengths.items():
         _length(writer, compiled, graph, length, text)
+        writer.begin_length(text)
     _bind(writer, graph, lengths)
     writer.body(graph.roots)
     return writer
@@ -83,7 +95,7 @@ def begun(compiled: Compiled, graph: Graph) -> LossWriter:
 def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
     """The lines of the method of an objective, and the run-time functions that it calls."""
     graph = loss.graph
-    writer = begun(compiled, graph)
+    writer = begun(compiled, graph, LossWriter)
     results = [f'"{out.name}": np.asarray({writer.value(out.node).text}, self.dtype)' for out in graph.outputs]
     writer.write(f"return {{{', '.join(results)}}}")
     head = border_text.header(method(loss.entry), ["self", "given: dict[str, NDArray[Any]]"], "dict[str, NDArray[Any]]")
@@ -100,14 +112,19 @@ def _bind(writer: LossWriter, graph: Graph, lengths: dict[str, str]) -> None:
     for node in walk_all(graph.roots):
         if node.op == "input":
             name = str(node["name"])
-            text = writer.names.name(name, spoken[name])
-            writer.write(f"{text} = {_moved(name, node, lengths)}")
+            text, moved = writer.names.name(name, spoken[name]), _moved(name, node, lengths)
+            if node.args:  # its default stands in where it is not given
+                writer.write(f'{text} = {moved} if "{name}" in given else None')
+                bind_input(writer, node, text, ("", node.axes))
+                continue
+            writer.write(f"{text} = {moved}")
             writer.memo[node] = Value(text, "", node.axes, wide=kinds[name] in ("int", "bool"))
 
 
 def _length(writer: Writer, compiled: Compiled, graph: Graph, length: str, text: str) -> None:
     """The places of a length's entries in the padded batch, and which may be seen."""
-    told = next(i for i in graph.inputs if any(_is(axis, length) for axis in i.axes))
+    fit = [i for i in graph.inputs if any(_is(axis, length) for axis in i.axes)]
+    told = next((i for i in fit if i.required), fit[0])
     at = next(number for number, axis in enumerate(told.axes) if _is(axis, length))
     masks = {_length_of(compiled.formula, masked): mask for mask, masked in mask_rows(compiled.formula)}
     shape = f"shape_{text}"

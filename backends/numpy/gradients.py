@@ -1,0 +1,170 @@
+"""Run-time text of the NumPy backend for gradients: products, sums at places, and arrays as a checkpoint has them.
+
+As in kernels.py everything is a small top-level function and needs nothing but numpy, the standard library and the
+other files of this folder that are copied. A relation [owner, entry] is None where it always holds.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .results import left_aligned
+from .weights import Table, TableRow, Weights, part_of, place, row_first, row_shape, stack_sizes, table_entries
+
+Relation2 = NDArray[np.bool_] | None
+
+
+def stored_zeros(table: Table, dtype: Any) -> dict[str, NDArray[Any]]:
+    """Stored name -> zeros in the layout of the file; of several homes of one weight the first."""
+    found: dict[str, NDArray[Any]] = {}
+    seen: set[tuple[str, tuple[int, ...]]] = set()
+    for row, index, name in table_entries(table):
+        if (row[0], index) not in seen:
+            seen.add((row[0], index))
+            if name not in found:
+                found[name] = np.zeros(row_shape(row), dtype)
+    return found
+
+
+def weight_views(stored: dict[str, NDArray[Any]], table: Table) -> Weights:
+    """Weight -> views of its stored tensors, as `assemble` gives them, that may be written into."""
+    weights: Weights = {}
+    seen: set[tuple[str, tuple[int, ...]]] = set()
+    for row, index, name in table_entries(table):
+        if (row[0], index) not in seen:
+            seen.add((row[0], index))
+            place(weights, row[0], index, stack_sizes(table, row[0]), view_of(row, index, stored[name]))
+    return weights
+
+
+def view_of(row: TableRow, index: Sequence[int], array: NDArray[Any]) -> NDArray[Any]:
+    """The entry `index` of a weight's stack as a view, even of a single number."""
+    whole: Any = part_of(row, [slice(i, i + 1) for i in index], array)  # type: ignore[misc]
+    if not isinstance(whole, np.ndarray):  # NumPy hands out single numbers as copies
+        first = row_first(row) if row[5] else 0
+        return array.reshape(-1)[first : first + 1].reshape(())
+    inside = sum(not place for place, _ in row[2])
+    made: NDArray[Any] = whole.reshape(whole.shape[inside:])
+    return made
+
+
+def fill_weights(into: Weights, weights: Weights) -> None:
+    """The numbers of the weights, put into arrays of the same shapes."""
+    for name, array in into.items():
+        fill_stack(array, weights[name])
+
+
+def fill_stack(into: Any, values: Any) -> None:
+    """An array, or each of a stack of arrays, overwritten."""
+    if isinstance(into, list):
+        for part, value in zip(into, values, strict=True):
+            fill_stack(part, value)
+    else:
+        into[...] = values
+
+
+def add_gradient(into: Any, gradient: Any) -> None:
+    """Adds to an array, or to each of a stack of arrays."""
+    if isinstance(into, list):
+        for part, value in zip(into, gradient, strict=True):
+            add_gradient(part, value)
+    else:
+        into += gradient
+
+
+def if_any_not(there: NDArray[np.bool_]) -> Relation2:
+    """The relation, None where it holds everywhere."""
+    return None if there.all() else there
+
+
+def zero_beyond(x: NDArray[Any], there: Relation2, owner: int, entry: int) -> NDArray[Any]:
+    """x where the relation holds, 0 elsewhere; `owner` and `entry` are the dimensions of x that it speaks of."""
+    if there is None:
+        return x
+    shape = [1] * x.ndim
+    shape[owner], shape[entry] = x.shape[owner], x.shape[entry]
+    return np.where((there if owner < entry else there.T).reshape(shape), x, x.dtype.type(0))
+
+
+def lifted(there: Relation2, owner: int, entry: int, dimensions: int) -> Relation2:
+    """The relation as an array of so many dimensions, of which it knows two."""
+    if there is None:
+        return None
+    shape = [1] * dimensions
+    shape[owner], shape[entry] = there.shape
+    return (there if owner < entry else there.T).reshape(shape)
+
+
+def given_positions(
+    given: NDArray[Any] | None, places: tuple[Any, Any, Any], shape: tuple[int, int], width: int
+) -> NDArray[Any]:
+    """position_ids of each example moved to the left, 0, 1, … where none are given."""
+    if given is None:
+        return np.broadcast_to(np.arange(width), (shape[0], width))
+    return left_aligned(np.broadcast_to(given, shape), places, width)
+
+
+def product_of(left: NDArray[Any], right: NDArray[Any], text: str) -> NDArray[Any]:
+    """A sum of products as matrix products: "abc,cd->abd"; the result has the common letters first.
+
+    Letters of the result that both have count the matrices, those that both have and the result has not are summed.
+    """
+    terms, result = text.split("->")
+    first, second = terms.split(",")
+    common = [c for c in first if c in second and c in result]
+    over = [c for c in first if c in second and c not in result]
+    rows, columns = [c for c in first if c not in second], [c for c in second if c not in first]
+    if not rows and not columns:
+        return np.asarray(np.einsum(f"{first},{second}->{''.join(common)}", left, right))
+    size = dict(zip(first + second, left.shape + right.shape, strict=True))
+    a = left.transpose([first.index(c) for c in (*common, *rows, *over)])
+    b = right.transpose([second.index(c) for c in (*common, *over, *columns)])
+    counts = [size[c] for c in common]
+    m, k, n = (math.prod(size[c] for c in letters) for letters in (rows, over, columns))
+    if len(rows) != 1 or len(over) != 1:
+        a = a.reshape(*counts, m, k)
+    if len(over) != 1 or len(columns) != 1:
+        b = b.reshape(*counts, k, n)
+    made: NDArray[Any] = np.matmul(a, b)
+    return made.reshape([size[c] for c in (*common, *rows, *columns)])
+
+
+def scatter_add(
+    shape: Sequence[int], values: NDArray[Any], keys: int, *index: NDArray[Any], there: Any = None
+) -> NDArray[Any]:
+    """y[i, j, …] += values for numbers that align with each other, over an array of zeros; out of range adds nothing.
+
+    The first `keys` numbers are places that may be out of range; entries where `there` is false add nothing.
+    """
+    y: NDArray[Any] = np.zeros(shape, values.dtype)
+    if not y.size or not values.size:
+        return y
+    good: NDArray[Any] = np.asarray(True if there is None else there)
+    places = [np.asarray(one) for one in index]
+    for number, size in zip(places[:keys], shape, strict=False):
+        good = good & (number >= 0) & (number < size)  # NaN is out of range, too
+    lead = np.broadcast_shapes(good.shape, *(one.shape for one in places))
+    flat: NDArray[Any] = np.zeros(lead, np.intp)
+    for number, size in zip(places, shape, strict=False):
+        flat = flat * size + np.where(good, number, 0).astype(np.intp)
+    wide = np.broadcast_to(values, (*lead, *shape[len(index) :])).reshape(flat.size, -1)
+    flat, good = flat.reshape(-1), np.broadcast_to(good, lead).reshape(-1)
+    if not good.all():
+        flat, wide = flat[good], wide[good]
+    add_rows(y.reshape(-1, wide.shape[1]), flat, wide)
+    return y
+
+
+def add_rows(y: NDArray[Any], at: NDArray[Any], rows: NDArray[Any]) -> None:
+    """y[at] += rows, each as often as it is named: those of one place are summed side by side."""
+    if not len(at):
+        return
+    order = np.argsort(at, kind="stable")
+    at = at[order]
+    starts = np.flatnonzero(np.concatenate([[True], at[1:] != at[:-1]]))
+    y[at[starts]] = rows if len(starts) == len(at) and (order[1:] > order[:-1]).all() else np.add.reduceat(
+        rows[order], starts, axis=0
+    )
