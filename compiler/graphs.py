@@ -80,6 +80,7 @@ class Graph:
 
     `plan` names the passes that a backend carries out while it writes (packed rows, memory that is used again). `each`
     is an axis that the caller's inputs and results have behind the batch, and the graph has not: its batch is both.
+    `groups` are the examples of an objective over such a model and their texts (`each`): its labels have these.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Graph:
     batch: Axis | None = None
     plan: frozenset[str] = frozenset()
     each: str = ""
+    groups: tuple[Axis, Axis] | None = None
 
     @property
     def roots(self) -> tuple[Node, ...]:
