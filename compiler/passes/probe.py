@@ -143,4 +143,4 @@ def _equal(left: Array | None, right: Array | None, axes: tuple[Axis, ...], targ
         return False
     finite = np.isfinite(left)  # a naive form may overflow where the stable one does not
     size = np.abs(left[finite]).max(initial=0.0)
-    return bool(np.all(np.abs(left - right)[finite] <= TOLERANCE * size))
+    return bool(np.all(np.abs(left[finite] - right[finite]) <= TOLERANCE * size))
