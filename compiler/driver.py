@@ -109,6 +109,7 @@ def _objective(
 ) -> Compiled:
     """An objective in its stages, from the inputs of its model; its loss as sums and counts, too."""
     graph, reason = objectives.with_counts(lowered_objective(module, config, entry))
+    graph = replace(graph, selects=True)
     stages, ledger = pipeline.run(wanted.wanted(graph, results), without, only, until)
     if reason:
         ledger.refused("schedule", objectives.SUM, "parts of a batch add up, as sums and counts", reason)

@@ -107,7 +107,7 @@ class Library:
 
 
 FILES = (
-    *("kernels", "rowwise", "spans", "kept", "dense", "border", "results", "caching", "files", "weights"),
+    *("kernels", "chunked", "rowwise", "spans", "kept", "dense", "border", "results", "caching", "files", "weights"),
     *("options", "choosing", "beams", "generation", "transformula.compiler.draws"),
 )
 NUMPY = Library("transformula.backends.numpy", FILES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ...compiler import kernels as kernel_table
 from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
 from ...compiler.objectives import TEXT
@@ -17,7 +18,7 @@ from . import border_text, copying, examples
 from .losses import LossWriter, length_lines
 from .mangling import Names
 from .parameters import Parameters
-from .values import Unsupported, Value, aligned
+from .values import Unsupported, Value, aligned, transposed
 
 NEEDS = ("check_labels", "put_back")
 SEED = "seed"
@@ -47,8 +48,11 @@ class ObjectiveWriter(LossWriter):
     def __init__(self, graph: Graph, names: Names, lengths: dict[str, str], parameters: Parameters) -> None:
         super().__init__(graph, names, lengths)
         self.parameters = parameters
+        self.chosen_places: dict[tuple[Node, Axis], dict[Axis, str]] = {}
 
     def size(self, axis: Axis) -> str:
+        if axis in self.sizes:
+            return self.sizes[axis]
         if axis.ragged and axis.owner is None and axis.size != over_batch(self.graph).batch.size:  # type: ignore[union-attr]
             return "groups[0]"
         return super().size(axis)
@@ -57,6 +61,50 @@ class ObjectiveWriter(LossWriter):
         if one["axis"].owner is None:
             return Value(self.size(one["axis"]), "", (), wide=True, number=True)
         return super()._size(one)
+
+    def _selected(self, one: Node) -> Value:
+        """The places where a condition holds: examples and places in them."""
+        key = one.args[0], one["into"]
+        if key not in self.chosen_places:
+            among = one["among"]
+            tests = [*self.visible(among, "", among), aligned(self.value(one.args[0]), "", among)]
+            sizes = ", ".join(self.size(axis) for axis in among)
+            names = [self.names.fresh(f"row_{axis}") for axis in among]
+            self.explain(one)
+            self.write(f"{', '.join(names)} = np.nonzero(np.broadcast_to({' & '.join(tests)}, ({sizes})))")
+            self.chosen_places[key] = dict(zip(among, names, strict=True))
+            self.sizes[one["into"]] = f"len({names[0]})"
+        if one["axis"] is None:
+            return Value(f"np.ones({self.sizes[one['into']]}, np.bool_)", "", (one["into"],), wide=True)
+        return Value(self.chosen_places[key][one["axis"]], "", (one["into"],), wide=True)
+
+    def _pick(self, one: Node) -> Value:
+        """Selected places surely exist."""
+        if not all(arg.op == "selected" for arg in one.args[1:]):
+            return super()._pick(one)
+        base, places = self.value(one.args[0]), one.args[1:]
+        rest = tuple(axis for axis in base.dims if axis not in one["keys"])
+        base = transposed(base, (*one["keys"], *rest))
+        at = ", ".join(self.value(place).text for place in places)
+        return Value(f"{base.wrapped}[{at}]", "", (places[0]["into"], *rest), owned=True, wide=base.wide)
+
+    def _kernel(self, one: Node) -> Value:
+        """The cross-entropy of products of rows is made in pieces."""
+        if one["name"] != "product_cross_entropy" or one["outside"] is not None:
+            return super()._kernel(one)
+        at, axis, width = kernel_table.parts(one), one["axis"], one["width"]
+        x, label = self.value(at["x"]), self.value(at["label"])
+        rows = tuple(dict.fromkeys((*(a for a in x.dims if a != width), *label.dims)))
+        wide = self.broadcast(x, "", (*rows, width)) if set(x.dims) != {*rows, width} else self.fit(x, "", (*rows, width))
+        table = transposed(self.value(at["table"]), (axis, width))
+        bias = self.value(at["bias"]).text if "bias" in at else "None"
+        smoothing = f", {float(one['smoothing'])!r}" if one["smoothing"] else ""
+        sizes = ", ".join(self.size(a) for a in rows)
+        place = f"np.broadcast_to({self.fit(label, '', rows)}, ({sizes},)).reshape(-1)"
+        flat = f"{wide}.reshape(-1, {self.size(width)})"
+        self.need("product_cross_entropy")
+        text = f"product_cross_entropy({flat}, {table.text}, {bias}, {place}{smoothing}).reshape({sizes})"
+        return Value(text, "", rows, owned=True)
 
     def _position(self, one: Node) -> Value:
         return Value("positions", "", one.axes, wide=True)

@@ -5,12 +5,13 @@ Every value has the examples as an axis like any other. What the formulas draw i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
 from ...compiler.objectives import TEXT
 from ..numpy.mangling import Names
-from ..numpy.values import Value, aligned
+from ..numpy.values import Value, aligned, transposed
 from .border import Border, bind_inputs, border_names, entering, result
 from .weights import WeightNames
 from .writer import Dims, TorchWriter
@@ -39,8 +40,14 @@ class ObjectiveWriter(TorchWriter):
 
     picker = "taken"
 
+    def __init__(self, graph: Graph, names: Names, weights: WeightNames, lengths: Mapping[str, str]) -> None:
+        super().__init__(graph, names, weights, lengths)
+        self.chosen_places: dict[tuple[Node, Axis], dict[Axis | None, str]] = {}
+
     def size(self, axis: Axis) -> str:
         """The number of entries along an axis, as text."""
+        if axis in self.sizes:
+            return self.sizes[axis]
         if isinstance(axis.size, Length) and axis.owner is None:  # the batch, perhaps under another name
             assert self.batch is not None
             if axis.size == self.batch.size:
@@ -48,6 +55,37 @@ class ObjectiveWriter(TorchWriter):
             if self.graph.groups is not None and axis.size == self.graph.groups[0].size:
                 return "groups[0]"
         return super().size(axis)
+
+    def _selected(self, one: Node) -> Value:
+        """The places where a condition holds, as rows and columns of the padded batch; columns count from its edge."""
+        key = one.args[0], one["into"]
+        if key not in self.chosen_places:
+            among = one["among"]
+            condition = self.value(one.args[0])
+            tests = [*self.visible(among, "", among), aligned(condition, "", among)]
+            sizes = ", ".join(self.size(axis) for axis in among)
+            see = " & ".join(tests) if condition.dims == among else f"({' & '.join(tests)}).expand({sizes})"
+            names = [self.names.fresh(f"row_{axis}") for axis in among] + [self.names.fresh("counted")]
+            self.need("chosen")
+            self.explain(one)
+            self.write(f"{', '.join(names)} = chosen({see})")
+            self.chosen_places[key] = dict(zip((*among, None), names, strict=True))
+            self.sizes[one["into"]] = f"{names[0]}.shape[0]"
+        return Value(self.chosen_places[key][one["axis"]], "", (one["into"],), wide=True, reorder="permute")
+
+    def placed(self, key: Axis, arg: Node) -> Value:
+        """A selected place is one of the padded batch already."""
+        return self.value(arg) if arg.op == "selected" else super().placed(key, arg)
+
+    def _pick(self, one: Node) -> Value:
+        """Selected places surely exist."""
+        if not all(arg.op == "selected" for arg in one.args[1:]):
+            return super()._pick(one)
+        base, places = self.value(one.args[0]), one.args[1:]
+        rest = tuple(axis for axis in base.dims if axis not in one["keys"])
+        base = transposed(base, (*one["keys"], *rest))
+        at = ", ".join(self.value(place).text for place in places)
+        return Value(f"{base.wrapped}[{at}]", "", (places[0]["into"], *rest), wide=base.wide, reorder="permute")
 
     def _random(self, one: Node) -> Value:
         """A draw that the seed decides, with the numbers that the reference has."""
