@@ -29,6 +29,8 @@ def input_rows(graph: Graph) -> tuple[InputRow, ...]:
 
 def _dimensions(graph: Graph, one: Input) -> tuple[str, ...]:
     names = tuple(str(a.size) if isinstance(a.size, int) else a.name for a in one.axes)
+    if graph.groups is not None:
+        return names if graph.groups[0] in one.axes else (*map(str, graph.groups), *names[1:])
     return (*names[:1], graph.each, *names[1:]) if graph.each else names
 
 

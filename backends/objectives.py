@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..compiler.driver import Compiled
 from ..compiler.ir import Graph, Node, walk_all
+from ..compiler.passes.parameters import is_parameter
 from .limits import input_rows
 from .numpy.border import LabelRow, LossRow
 
@@ -21,10 +22,10 @@ def _row(loss: Compiled, known: set[str]) -> LossRow:
     own = tuple(row for row in input_rows(graph) if row[0] not in known)
     read = tuple(one.name for one in graph.inputs if one.name in known)
     names = {row[0] for row in own}
-    return loss.entry, own, read, tuple(row for row in _labels(graph) if row[0] in names)
+    return loss.entry, own, read, tuple(row for row in label_rows(graph) if row[0] in names)
 
 
-def _labels(graph: Graph) -> list[LabelRow]:
+def label_rows(graph: Graph) -> list[LabelRow]:
     """(input, limit, marker): the entries of an input that is a place along an axis of known size.
 
     The marker is the number that a condition leaves out, if there is one.
@@ -33,7 +34,7 @@ def _labels(graph: Graph) -> list[LabelRow]:
     markers = {name: number for one in nodes for name, number in _unequal(one)}
     found: dict[LabelRow, None] = {}
     for one in nodes:
-        if one.op != "pick":
+        if one.op != "pick" or is_parameter(one.args[0]):  # a place of a table is no label
             continue
         for axis, place in zip(one["keys"], one.args[1:], strict=True):
             if isinstance(axis.size, int):

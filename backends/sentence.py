@@ -72,7 +72,8 @@ class Sentence:
         """The spec of this row of modules, over sbert or a spec like it."""
         self._check(base)
         lines = _Lines(self)
-        results = f"sentence_embedding[{lines.axis}] = {lines.value}, last_hidden_state[seq, d] = u"
+        results = f"sentence_embedding[width] = {lines.value}[{lines.axis} → width], last_hidden_state[seq, d] = u"
+        lines.config.append(f"width = {lines.axis}")
         text = [
             "# The modules of modules.json, one after the other.",
             f"spec {base.name}_modules extends {base.name}",

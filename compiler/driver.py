@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..grammar.diagnostics import Diagnostic, Diagnostics, Source, TransformulaError, did_you_mean, error
-from . import checking, heads, lower, pipeline, showing, wanted
+from . import checking, heads, lower, objectives, pipeline, showing, wanted
 from .config import Config
 from .decoding import Decoding, decoding_of
 from .defaults import Default, defaults
@@ -93,8 +93,39 @@ def compile_graph(
     module = spec if isinstance(spec, Module) else load_module(spec)
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
+    if chosen.definition.kind == "objective":
+        return _objective(module, made, chosen, results, without, only, until)
     graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, made, shows)), results, rows)
     return staged(module, made, graph, rows or {}, not shows, without, only, until)
+
+
+def _objective(
+    module: Module,
+    config: Config,
+    entry: Entry,
+    results: Sequence[str],
+    without: Sequence[str],
+    only: Sequence[str] | None,
+    until: str | None,
+) -> Compiled:
+    """An objective in its stages, from the inputs of its model; its loss as sums and counts, too."""
+    graph, reason = objectives.with_counts(lowered_objective(module, config, entry))
+    graph = replace(graph, selects=True)
+    stages, ledger = pipeline.run(wanted.wanted(graph, results), without, only, until)
+    if reason:
+        ledger.refused("schedule", objectives.SUM, "parts of a batch add up, as sums and counts", reason)
+    return Compiled(module, config, graph.name, stages, ledger)
+
+
+def lowered_objective(module: Module, config: Config, entry: Entry) -> Graph:
+    """The formula graph of an objective, from the inputs of its model to the loss."""
+    if not objectives.is_of_results(module, entry):
+        return lowered(module, config, entry)
+    with checking.deep():
+        try:
+            return objectives.whole(module, config, entry)
+        except TransformulaError as fault:
+            raise TransformulaError(checking.settled(fault.diagnostics, module.file.span.source.name)) from None
 
 
 def staged(

@@ -263,6 +263,19 @@ class Evaluator:
         np.put_along_axis(result, order, np.broadcast_to(np.arange(value.shape[-1], dtype=float), value.shape), -1)
         return np.moveaxis(result, -1, at)
 
+    def _selected(self, one: Node, args: list[Array]) -> Array:
+        among, into = one["among"], one["into"]
+        seen = self.seen(among, among)
+        shape = tuple(self.extent(axis) for axis in among)
+        condition = np.broadcast_to(align(args[0], one.args[0].axes, among), shape).astype(bool)
+        if seen is not None:
+            condition = condition & align(seen[0], seen[1], among)
+        places = np.nonzero(condition)
+        self.lengths.size[into.size.name] = len(places[0])
+        if one["axis"] is None:
+            return np.ones(len(places[0]), bool)
+        return places[among.index(one["axis"])].astype(float)
+
     def _pick(self, one: Node, args: list[Array]) -> Array:
         indices = [(value, arg.axes) for value, arg in zip(args[1:], one.args[1:], strict=True)]
         return self._chosen(args[0], one.args[0].axes, one["keys"], indices, one.axes)
@@ -320,7 +333,9 @@ class Evaluator:
         """A dropout of some rows: the numbers of these rows out of those that are drawn for all."""
         all_axes = one["drawn"]
         numbers = draws.uniform(self.seed, self._site(one), tuple(self.extent(axis) for axis in all_axes))
-        chosen = self._chosen(numbers, all_axes, (one["picked"],), [(args[2], one.args[2].axes)], one.axes)
+        keys = one["picked"] if isinstance(one["picked"], tuple) else (one["picked"],)
+        places = [(value, arg.axes) for value, arg in zip(args[2:], one.args[2:], strict=True)]
+        chosen = self._chosen(numbers, all_axes, keys, places, one.axes)
         aligned = [align(value, arg.axes, one.axes) for value, arg in zip(args[:2], one.args, strict=False)]
         return draws.draw(one["draw"], aligned, chosen)
 

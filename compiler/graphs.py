@@ -80,6 +80,8 @@ class Graph:
 
     `plan` names the passes that a backend carries out while it writes (packed rows, memory that is used again). `each`
     is an axis that the caller's inputs and results have behind the batch, and the graph has not: its batch is both.
+    `groups` are the examples of an objective over such a model and their texts (`each`): its labels have these. A graph
+    that `selects` may compute a mean at the places that count alone, however many they are in a call.
     """
 
     name: str
@@ -90,6 +92,8 @@ class Graph:
     batch: Axis | None = None
     plan: frozenset[str] = frozenset()
     each: str = ""
+    groups: tuple[Axis, Axis] | None = None
+    selects: bool = False
 
     @property
     def roots(self) -> tuple[Node, ...]:

@@ -26,8 +26,10 @@ Core operations and their attributes (every one is a pure function of its argume
                                and aligning are undone by
     scatter keys               the argument added up at the given numbers along axes (arguments after it), 0 where
                                nobody is; a number out of range adds to nothing: what picking is undone by
+    selected among axis into   the places along `axis` of the entries among axes at which the argument holds, in order, along
+                               an axis as long as they are many; without an axis: true, that the place counts
     random draw site steps     a draw, new at each step of the loops in `steps`; arguments are its parameters; with
-                               picked, drawn: a dropout of the rows at its last argument, of what is drawn for all
+                               picked, drawn: a dropout of the rows at its last arguments, of what is drawn for all
     counter loop               the step number inside a loop
     carry loop slot            a state at the start of a step
     past loop slot             an earlier state inside a loop; the argument is its number
@@ -73,6 +75,7 @@ from .making import (
     rename,
     renamed,
     scatter,
+    selected,
     size,
     split,
     state,
@@ -140,6 +143,7 @@ __all__ = [
     "rename",
     "renamed",
     "scatter",
+    "selected",
     "size",
     "split",
     "state",

@@ -9,6 +9,8 @@ have a fast form; one that has none expands the kernel back into the core.
     cross_entropy  x, label                    axis          -log softmax(x) at the label; smoothing: the share of the
                                                         label that is spread evenly; outside: what a label that is no
                                                         place of the axis gives (None: nothing, it is undefined)
+    product_cross_entropy  x, table, bias?, label          axis, width, smoothing, outside: the same of the product of x
+                                                        with a table over `width`, and a bias: its logits along `axis`
     layer_norm     x, gain?, shift?, bias?, residual?   axis, eps
     rms_norm       x, gain?, bias?, residual?           axis, eps
     l2_normalize   x                           axis, least   x / ‖x‖, the length taken as `least` if it is smaller
@@ -118,6 +120,13 @@ def _cross_entropy(at: Parts, one: Node) -> Node:
         return loss
     known = ir.apply("and", ir.apply("<=", number(0), label), ir.apply("<", label, ir.size(axis)))
     return ir.where(known, loss, number(one["outside"]))
+
+
+def _product_cross_entropy(at: Parts, one: Node) -> Node:
+    logits = ir.contract(at["x"], at["table"], (one["width"],))
+    logits = ir.apply("+", logits, at["bias"]) if "bias" in at else logits
+    kept = {name: one[name] for name in ("axis", "smoothing", "outside")}
+    return make("cross_entropy", {"x": logits, "label": at["label"]}, one.axes, **kept)
 
 
 def _l2_normalize(at: Parts, one: Node) -> Node:
@@ -240,6 +249,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel("log_softmax", _log_softmax),
         Kernel("logsumexp", _logsumexp),
         Kernel("cross_entropy", _cross_entropy),
+        Kernel("product_cross_entropy", _product_cross_entropy),
         Kernel("layer_norm", _layer_norm),
         Kernel("rms_norm", _rms_norm),
         Kernel("l2_normalize", _l2_normalize),

@@ -49,18 +49,19 @@ def choose_entry(module: Module, name: str | None) -> Entry:
 
 
 def lower_entry(
-    entry: Entry, config: Config, session: Session | None = None, shows: Iterable[str] = ()
+    entry: Entry, config: Config, session: Session | None = None, shows: Iterable[str] = (), batch: Axis = BATCH
 ) -> Graph:
     """The formula graph of a model or objective. Raises all mistakes found on the way at once.
 
-    `shows` are the results on demand that are wanted, by name; others are no part of the graph.
+    `shows` are the results on demand that are wanted, by name; others are no part of the graph. A model is lifted along
+    `batch`.
     """
     session = session or Session(entry.module, config)
     session.shows = frozenset(shows)
     definition = entry.definition
     objective = definition.kind == "objective"
-    session.batch = None if objective else BATCH
-    scope = Scope(session, config, entry.module, entry, lifted=frozenset() if objective else frozenset({BATCH}))
+    session.batch = None if objective else batch
+    scope = Scope(session, config, entry.module, entry, lifted=frozenset() if objective else frozenset({batch}))
     try:
         inputs = _inputs(scope, definition, objective)
         scope.take(definition.body.where)
@@ -86,11 +87,11 @@ def lower_entry(
 
 def _inputs(scope: Scope, definition: s.Definition, objective: bool) -> list[ir.Input]:
     found: list[ir.Input] = []
-    owner: Axis | None = None if objective else BATCH
+    batch = owner = scope.session.batch
     for param in definition.params or ():
         if not objective:
             _no_batch(scope, param)
-        axes: list[Axis] = [] if objective else [BATCH]
+        axes: list[Axis] = [] if batch is None else [batch]
         for name in param.axes.names if param.axes else ():
             axis = scope.axes.get(name.name) or scope.config.axis(name.name)
             if axis is None:

@@ -194,6 +194,12 @@ def rank(value: Node, axis: Axis) -> Node:
     return node("rank", (value,), value.axes, "int", axis=axis)
 
 
+def selected(condition: Node, among: Iterable[Axis], axis: Axis | None, into: Axis) -> Node:
+    """The places along `axis` at which the condition holds, one after the other; of no axis: that such a place counts."""
+    kind = "bool" if axis is None else "int"
+    return node("selected", (condition,), (into,), kind, among=tuple(among), axis=axis, into=into)
+
+
 def counter(loop: int) -> Node:
     """The number of the step inside a loop."""
     return node("counter", kind="int", loop=loop)

@@ -42,14 +42,29 @@ def run(
     for one in graph.inputs:
         if one.name not in given and one.instead in given:
             given[one.name] = np.full(given[one.instead].shape[: len(one.axes) + bool(graph.each)], -1)
-    if graph.each:
-        groups = next(given[one.name].shape[:2] for one in graph.inputs if one.name in given)
+    if graph.each and graph.groups is None:
+        each = next(given[one.name].shape[:2] for one in graph.inputs if one.name in given)
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in given.items()}
         found = run(replace(graph, each=""), weights, flat, seed, training, evaluator)
-        return {name: value.reshape(*groups, *value.shape[1:]) for name, value in found.items()}
+        return {name: value.reshape(*each, *value.shape[1:]) for name, value in found.items()}
+    groups: tuple[int, int] | None = None
+    if graph.groups is not None:
+        given, groups = _texts(graph, given)
     check_inputs(graph, given)
     lookup = weights if callable(weights) else _lookup(weights)
-    return _evaluated(graph, lookup, given, seed, training, evaluator)
+    return _evaluated(graph, lookup, given, seed, training, evaluator, groups)
+
+
+def _texts(graph: Graph, given: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[int, int]]:
+    """The texts of all examples as one batch, and how many examples there are, and texts of each; labels stay."""
+    assert graph.groups is not None
+    labels = [one.name for one in graph.inputs if graph.groups[0] in one.axes]
+    texts = {name: value for name, value in given.items() if name not in labels}
+    if not texts or any(value.ndim < 2 for value in texts.values()):
+        raise error("R903", f"{graph.name} takes texts [{', '.join(map(str, graph.groups))}, …]")
+    groups = next(iter(texts.values())).shape[:2]
+    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in texts.items()}
+    return {**given, **flat}, (groups[0], groups[1])
 
 
 def _lookup(weights: Mapping[str, Array]) -> Weights:
@@ -62,11 +77,13 @@ def _lookup(weights: Mapping[str, Array]) -> Weights:
 
 
 def length_names(graph: Graph) -> list[str]:
-    """The lengths of the inputs, in the order of first sight (the batch left out)."""
+    """The lengths of the inputs, in the order of first sight (the batch left out, and the texts of an example)."""
     found: dict[str, None] = {}
     for one in graph.inputs:
         for axis in one.axes:
-            if isinstance(axis.size, Length) and axis != graph.batch and axis.owner is not None:
+            if axis in (graph.batch, *(graph.groups or ())):
+                continue
+            if isinstance(axis.size, Length) and axis.owner is not None:
                 found[axis.size.name] = None
     return list(found)
 
@@ -113,10 +130,17 @@ def check_inputs(graph: Graph, given: Mapping[str, Array]) -> None:
             raise error("R903", f"`{one.name}` should have the dimensions [{axes}], not {list(given[one.name].shape)}")
 
 
-def arranged(graph: Graph, given: Mapping[str, Array]) -> tuple[dict[str, Array], Lengths, dict[str, Places]]:
-    """The inputs with every example left-aligned, the lengths of the examples, and where the caller had them."""
+def arranged(
+    graph: Graph, given: Mapping[str, Array], groups: tuple[int, int] | None = None
+) -> tuple[dict[str, Array], Lengths, dict[str, Places]]:
+    """The inputs with every example left-aligned, the lengths of the examples, and where the caller had them.
+
+    `groups` are the numbers of examples and of the texts of one; one example of all texts, if nothing is said.
+    """
     places = _places(graph, given)
     lengths = Lengths(_owners(graph, given))
+    if graph.groups is not None:
+        _grouped(graph.groups, groups or (1, next(iter(places.values())).shape[0]), lengths)
     for name, place in places.items():
         lengths.size[name], lengths.count[name], lengths.visible[name] = place.width, place.count, place.visible
     lengths.numbered = next(iter(places), "")
@@ -127,10 +151,25 @@ def arranged(graph: Graph, given: Mapping[str, Array]) -> tuple[dict[str, Array]
     return aligned, lengths, places
 
 
+def _grouped(axes: tuple[Axis, Axis], groups: tuple[int, int], lengths: Lengths) -> None:
+    """Each example has as many texts as another one."""
+    for axis, size in zip(axes, groups, strict=True):
+        assert isinstance(axis.size, Length)
+        lengths.size[axis.size.name] = size
+    each = str(axes[1].size)
+    lengths.count[each], lengths.visible[each] = np.full(groups[0], groups[1]), np.ones(groups, bool)
+
+
 def _evaluated(
-    graph: Graph, weights: Weights, given: dict[str, Array], seed: int, training: bool, kind: type[Evaluator]
+    graph: Graph,
+    weights: Weights,
+    given: dict[str, Array],
+    seed: int,
+    training: bool,
+    kind: type[Evaluator],
+    groups: tuple[int, int] | None,
 ) -> dict[str, Array]:
-    aligned, lengths, places = arranged(graph, given)
+    aligned, lengths, places = arranged(graph, given, groups)
     evaluator = kind(aligned, weights, lengths, seed, training)
     results = {}
     for out in graph.outputs:

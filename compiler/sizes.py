@@ -19,7 +19,7 @@ class Sizes:
 
     `lengths` gives a length by its name: the longest, or one number for each example (then there are as many
     examples). With a fill below 1 the lengths rise from short to the longest. Places that a caller chooses in every
-    example are `chosen` of the longest, if `lengths` does not say how many.
+    example are `chosen` of the longest, if `lengths` does not say how many; so many of all are those that labels choose.
     """
 
     batch: int = 8
@@ -51,7 +51,11 @@ class Sizes:
         places = {axis.size.name for axis in axes if isinstance(axis.size, Length) and axis.owner is None}
         places -= {str(graph.batch.size)} if graph.batch else set()
         number = max(1, round(self.chosen * self.length))
-        return replace(self, lengths={**dict.fromkeys(places, number), **self.lengths}) if places else self
+        found: dict[str, int | Sequence[int]] = dict.fromkeys(places, number)
+        for one in graph.nodes():
+            if one.op == "selected":
+                found[str(one["into"].size)] = max(1, round(self.chosen * self.entries(one["among"], True)))
+        return replace(self, lengths={**found, **self.lengths}) if found else self
 
     def extent(self, axis: Axis) -> int:
         """The number of entries along an axis by itself: the size, the number of examples, or the longest."""

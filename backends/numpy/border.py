@@ -35,12 +35,13 @@ def check_call(
     losses: Sequence[LossRow] = (),
     each: str = "",
     defaults: Sequence[DefaultRow] = (),
+    own: Sequence[str] = (),
 ) -> dict[str, NDArray[Any]]:
     """The inputs of a call as arrays, None left out; ValueError says what is wrong and with which input.
 
     Ids are integers inside their tables wherever the mask shows an example; texts fit into the table of
     positions; labels are those of one objective. Inputs with an axis `each` behind the batch come back without
-    it: each of its entries is an example then.
+    it: each of its entries is an example then. Not so those that are an example's `own`.
     """
     loss = chosen_loss(given, losses)
     if loss is not None:
@@ -66,8 +67,8 @@ def check_call(
     if "position_ids" in given and "position_ids" not in arrays:
         arrays["position_ids"] = as_input("position_ids", given["position_ids"], "int")
     if each:
-        inputs = [(name, kind, (d[0], *d[2:]) if each in d else d, n) for name, kind, d, n in inputs]
-        own = [row[0] for row in (loss[1] if loss else ())]
+        own = (*own, *(row[0] for row in (loss[1] if loss else ())))
+        inputs = [(a, kind, (d[0], *d[2:]) if each in d and a not in own else d, n) for a, kind, d, n in inputs]
         arrays = {n: x if n in own else x.reshape(-1, *x.shape[2:]) for n, x in arrays.items()}
     if loss is not None:
         check_labels(arrays, inputs, masks, loss[3])

@@ -30,7 +30,8 @@ def header(name: str, arguments: Sequence[str], result: str) -> list[str]:
 
 def lengths_of(graph: Graph, one: Input) -> list[str]:
     """The lengths among an input's axes."""
-    return [a.size.name for a in one.axes if isinstance(a.size, Length) and a.counted]
+    groups = graph.groups or ()
+    return [a.size.name for a in one.axes if isinstance(a.size, Length) and a.counted and a not in groups]
 
 
 def plain_sizes(graph: Graph) -> dict[Axis, tuple[str, int]]:

@@ -21,7 +21,7 @@ from ..decoding import decodes
 from ..generation import defaults_of
 from ..limits import input_rows, limit_rows, mask_rows
 from ..pages import module_template, tidy
-from . import border_text, copying, defaults, examples, losses, stepping, training
+from . import border_text, copying, defaults, examples, losses, objective, stepping, training
 from .mangling import Names, comment, identifier
 from .packed import PackedWriter
 from .parameters import Parameters, write_parameters
@@ -36,7 +36,7 @@ CONSTANTS = (
 )
 GENERATING = ("generate_tokens", "stream_tokens", "read_generation")
 METHODS = (
-    *("rows", "example", "load", "dtype", "threads"),
+    *("rows", "example", "objective", "load", "dtype", "threads"),
     *("begin", "step", "decoder", "generate", "stream", "generation"),
     *("weights", "tensors", "refresh", "loss_and_gradients"),
 )
@@ -47,12 +47,6 @@ PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "ke
 def emit(compiled: Compiled) -> str:
     """The text of the module. Raises `TransformulaError` for what no NumPy module can do yet."""
     graph = compiled.graph
-    if graph.batch is None:
-        raise error(
-            "X991",
-            f"`{compiled.entry}` is an objective: the NumPy backend compiles models",
-            help="Evaluate it with the reference, or compile the model that it uses.",
-        )
     if any(is_draw(one) for one in graph.nodes()):  # the pass was left out
         compiled.ledger.fired("inference", "no_dropout", "dropout is the identity: a NumPy module does not train")
     parts = _written(compiled)
@@ -62,6 +56,8 @@ def emit(compiled: Compiled) -> str:
 def _written(compiled: Compiled) -> Written:
     """The lines of the module, packed where its formulas allow it; then those of a step, over the same parameters."""
     graph = compiled.graph
+    if graph.batch is None:
+        return _objective(compiled)
     try:
         if "unpad" not in graph.plan:
             raise Unsupported("the pass was left out")
@@ -84,6 +80,20 @@ def _written(compiled: Compiled) -> Written:
         except Unsupported as reason:
             parameters.found = before
             compiled.ledger.refused(DERIVED, "step", "a step computes new tokens alone", str(reason))
+    parts.prepare, needs = _prepare(graph, parameters)
+    parts.needs |= needs
+    return parts
+
+
+def _objective(compiled: Compiled) -> Written:
+    """The lines of a module that computes a loss."""
+    graph, parameters = compiled.graph, Parameters(compiled.graph, Names(METHODS))
+    names = Names((*objective.reserved(), *CONSTANTS, compiled_class(graph)))
+    try:
+        found = objective.write(compiled, names, parameters)
+    except Unsupported as fault:
+        raise error("X992", f"`{compiled.entry}` cannot be written with NumPy yet: {fault}") from None
+    parts = Written(found.call, found.body, found.needs)
     parts.prepare, needs = _prepare(graph, parameters)
     parts.needs |= needs
     return parts
@@ -207,6 +217,7 @@ class CallNames:
         self.arguments += [f"{self.python[one]}: Any{' = None' if self.others else ''}" for one in needed]
         self.arguments += [f"{self.python[one]}: Any = None" for one in optional]
         self.of_loss = [*self.arguments, *self.others]
+        self.arguments += [f"{objective.SEED}: int = 0"] if objective.draws(graph) else []
         self.arguments += ["outputs: Sequence[str] | None = None", *self.others]
 
     def given(self) -> list[str]:
@@ -220,7 +231,7 @@ def _fill(compiled: Compiled, parts: Written) -> str:
     loss, lists, made = losses.parts(compiled), _listed(graph), defaults.parts(compiled)
     back = training.parts(compiled)
     name, called = compiled_class(graph), CallNames(graph, formula, loss.inputs, made.inputs)
-    more = [name for name, used in (("listed", lists), ("grouped", formula.each)) if used]
+    more = [name for name, used in (("listed", lists), ("grouped", formula.each and not formula.groups)) if used]
     decoder, stepping = decodes(formula, compiled.decoding), parts.stepping
     more += (*(GENERATING if decoder else ()), *(stepping.needs if stepping else ["Recomputed"] if decoder else ()))
     typed = ("Any", "NDArray", "Path", "Sequence", *(("Iterator",) if decoder else ()))
@@ -240,7 +251,7 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         types=library.types,
         inputs=repr(input_rows(formula)),
         masks=repr(mask_rows(formula)),
-        limits=repr(limit_rows(formula)),
+        limits=repr(limit_rows(objective.over_batch(formula) if formula.batch is None else formula)),
         outputs=repr(tuple((o.name, tuple(_dimension(a) for a in o.axes)) for o in graph.outputs)),
         losses=repr(loss.rows) if loss.rows else "",
         defaults=repr(made.rows) if made.rows else "",
@@ -261,7 +272,8 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         signature=border_text.header("__call__", called.arguments, "dict[str, NDArray[Any]]"),
         given=called.given(),
         each=formula.each,
-        call=loss.wrapped(_with_groups(_with_lists(parts.call, lists), formula.each)),
+        own=repr(own) if (own := objective.labels(formula)) else "",
+        call=loss.wrapped(_with_groups(_with_lists(parts.call, lists), "" if formula.groups else formula.each)),
         body=[line for lines in methods for line in (*lines, "")],
         kernels=library.texts,
     )

@@ -85,7 +85,7 @@ def begun(compiled: Compiled, graph: Graph, kind: type[W]) -> W:
     writer.indent = 2
     writer.write(f'count = len(given["{graph.inputs[0].name}"])')
     for length, text in lengths.items():
-        _length(writer, compiled, graph, length, text)
+        length_lines(writer, compiled.formula, graph, length, text)
         writer.begin_length(text)
     _bind(writer, graph, lengths)
     writer.body(graph.roots)
@@ -121,12 +121,12 @@ def _bind(writer: LossWriter, graph: Graph, lengths: dict[str, str]) -> None:
             writer.memo[node] = Value(text, "", node.axes, wide=kinds[name] in ("int", "bool"))
 
 
-def _length(writer: Writer, compiled: Compiled, graph: Graph, length: str, text: str) -> None:
+def length_lines(writer: Writer, formula: Graph, graph: Graph, length: str, text: str) -> None:
     """The places of a length's entries in the padded batch, and which may be seen."""
     fit = [i for i in graph.inputs if any(_is(axis, length) for axis in i.axes)]
     told = next((i for i in fit if i.required), fit[0])
     at = next(number for number, axis in enumerate(told.axes) if _is(axis, length))
-    masks = {_length_of(compiled.formula, masked): mask for mask, masked in mask_rows(compiled.formula)}
+    masks = {_length_of(formula, masked): mask for mask, masked in mask_rows(formula)}
     shape = f"shape_{text}"
     mask = f'given.get("{masks[length]}", np.ones({shape}))' if length in masks else f"np.ones({shape})"
     writer.need("align_left", "left_aligned")

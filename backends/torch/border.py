@@ -31,7 +31,8 @@ def border_names(graph: Graph, names: Names) -> Border:
     lengths: dict[str, str] = {}
     for one in graph.inputs:
         for length in lengths_of(graph, one):
-            lengths.setdefault(length, names.fresh(length))
+            if length not in lengths:
+                lengths[length] = names.fresh(length)
     for text in lengths.values():
         for prefix in ("visible", "masked", "index", "real", "count", "first", "source"):
             names.fresh(f"{prefix}_{text}")
@@ -83,9 +84,10 @@ def _one_by_one(graph: Graph, at: Border) -> list[str]:
     """Lines that make one batch of several texts for each example."""
     if not graph.each:
         return []
-    needed = [at.arguments[one.name] for one in graph.inputs if one.required]
+    texts = [one for one in graph.inputs if graph.groups is None or graph.groups[0] not in one.axes]
+    needed = [at.arguments[one.name] for one in texts if one.required]
     lines = [f"groups = {needed[0]}.shape[0], {needed[0]}.shape[1]"]
-    optional = [at.arguments[one.name] for one in graph.inputs if not one.required]
+    optional = [at.arguments[one.name] for one in texts if not one.required]
     for name in [*optional, *at.masks.values(), *([at.position_ids] if at.position_ids else [])]:
         lines.append(f"{name} = None if {name} is None else {name}.flatten(0, 1)")
     return [*lines, *(f"{name} = {name}.flatten(0, 1)" for name in needed)]
@@ -148,6 +150,8 @@ def steps_of(text: str, listed: int) -> str:
 
 def _shown(writer: TorchWriter, out: Output) -> str:
     text = aligned(writer.value(out.node), "", out.axes)
+    if writer.batch not in out.axes:  # of all examples
+        return text
     masks = _places(writer, out.axes)
     if not masks and writer.length_texts:
         tests = [f"count_{one} > 0" for one in writer.length_texts.values()]

@@ -22,7 +22,7 @@ from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
 from ..numpy.values import Unsupported
 from ..pages import module_template, tidy
-from . import bounded, defaults, packed, stepping
+from . import bounded, defaults, objective, packed, stepping
 from .border import Border, bind_inputs, border_names, entering, result
 from .losses import Losses
 from .reserved import LOCALS, METHODS, PACKED_LOCALS
@@ -32,7 +32,7 @@ from .writer import TorchWriter
 STEP = "a step computes new tokens alone"
 LAYOUTS = ("padded", "packed")
 FILES = (
-    *("functions", "packing", "spans", "caching"),
+    *("functions", "draws", "chunked", "packing", "spans", "caching"),
     *("transformula.backends.numpy.options", "choosing", "beams", "generation"),
 )
 LIBRARY = Library("transformula.backends.torch", FILES)
@@ -65,13 +65,11 @@ def emit(compiled: Compiled, layout: str = "padded") -> str:
     A model that packed rows cannot express is padded in either layout; the ledger says why.
     """
     graph = compiled.graph
-    if graph.batch is None:
-        raise error(
-            "X991",
-            f"`{compiled.entry}` is an objective: the PyTorch backend compiles models",
-            help="Evaluate it with the reference, or compile the model that it uses.",
-        )
     try:
+        if graph.batch is None:
+            if layout == "packed":
+                compiled.ledger.refused("unpad", "packed", packed.LAW, "an objective is over a whole batch")
+            return _module(compiled, bounded.with_forms(objective.over_batch(graph), compiled.ledger), _objective)
         if layout == "packed":
             try:
                 text = _module(compiled, graph, _packed)
@@ -93,18 +91,19 @@ Layout = Callable[[Graph, Names, WeightNames], tuple[Border, Parts]]
 
 
 def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
-    names = Names(_taken())
+    names = Names((*_taken(), *([objective.SEED] if objective.draws(graph) else [])))
     name = names.fresh(identifier(graph.name))
     weights, losses = parameter_names(graph), Losses(compiled, names)
     at, parts = layout(graph, names, weights)
-    results, lines = _results(parts, losses, names, graph.each)
+    results, lines = _results(parts, losses, names, "" if graph.groups else graph.each)
     tail = losses.lines(at, weights, results, parts.enter)
     count = sum(math.prod(_shape(w, weights)) * math.prod(_whole(a.size) for a in w.stack) for w in graph.weights)
     decoding = _decoding(compiled, weights)
     decoder, stepping = decodes(compiled.formula, compiled.decoding), bool(decoding.lines)
     source = _one_weight(graph, weights)
     made = defaults.parts(compiled, at, losses, weights, lambda: Names((*_taken(), "mask")), source)
-    more = {*(["grouped"] if graph.each else []), *(GENERATING if decoder else ()), *decoding.needs, *made.needs}
+    more = {*(GENERATING if decoder else ()), *decoding.needs, *made.needs}
+    more |= {"grouped"} if graph.each and not graph.groups else set()
     more |= {"Recomputed"} if decoder and not stepping else set()
     library = LIBRARY.copied({*parts.needs, *losses.used, *more}, ("Any", "Iterator") if decoder else ())
     arguments = ["self", *_arguments(graph, at, losses, made.inputs)]
@@ -176,6 +175,11 @@ def _padded(graph: Graph, names: Names, weights: WeightNames) -> tuple[Border, P
     return at, Parts([], [*border, *writer.lines], results, [], needs)
 
 
+def _objective(graph: Graph, names: Names, weights: WeightNames) -> tuple[Border, Parts]:
+    at, lines, results, needs = objective.layout(graph, names, weights, _one_weight(graph, weights))
+    return at, Parts([], lines, results, [], needs)
+
+
 def _packed(graph: Graph, names: Names, weights: WeightNames) -> tuple[Border, Parts]:
     at = border_names(graph, names)
     writer = packed.write(graph, at, names, weights, _one_weight(graph, weights))
@@ -212,7 +216,8 @@ def _arguments(graph: Graph, at: Border, losses: Losses, made: Collection[str]) 
     optional += [*at.masks.values(), *([at.position_ids] if at.position_ids else [])]
     optional += [at.arguments[i.name] for i in graph.inputs if not i.required]
     optional += losses.arguments.values()
-    return [*(f"{n}: Tensor" for n in required), *(f"{n}: Tensor | None = None" for n in optional)]
+    seed = [f"{objective.SEED}: int = 0"] if objective.draws(graph) else []
+    return [*(f"{n}: Tensor" for n in required), *(f"{n}: Tensor | None = None" for n in optional), *seed]
 
 
 # ----------------------------------------------------------------------------------------------------- parameters

@@ -74,6 +74,20 @@ def taken(x: Tensor, *index: Tensor) -> Tensor:
     return found.masked_fill(bad.reshape(bad.shape + (1,) * (found.dim() - bad.dim())), none)
 
 
+def chosen(see: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(rows, columns, counted) of the entries of see[batch, seq] that hold, in their order.
+
+    A graph that is compiled or exported cannot know how many they are: there all entries come, and an entry that does
+    not count is a copy of the first one that does.
+    """
+    if not torch.compiler.is_compiling():
+        rows, columns = see.nonzero(as_tuple=True)
+        return rows, columns, torch.ones_like(rows, dtype=torch.bool)
+    flat = see.flatten()
+    at = torch.where(flat, torch.arange(flat.shape[0], device=see.device), flat.int().argmax())
+    return at // see.shape[1], at % see.shape[1], flat
+
+
 def masked_softmax(x: Tensor, see: Tensor) -> Tensor:
     """softmax over the last axis of the entries that `see` lets through; hidden ones are 0, an empty row is all 0."""
     some = see.any(dim=-1, keepdim=True)

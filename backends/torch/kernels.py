@@ -141,6 +141,25 @@ def logsumexp(writer: TorchWriter, one: Node, at: Parts) -> Value:
     return Value(f"log_sum_exp({', '.join([x, *condition, *less])})", lead, dims[:-1])
 
 
+def product_cross_entropy(writer: TorchWriter, one: Node, at: Parts) -> Value:
+    """log Σ e^z - z[label] of z = x @ table + bias, some rows at a time."""
+    if one["outside"] is not None:
+        return writer.value(kernel_table.expanded(one))
+    axis, width = one["axis"], one["width"]
+    x = _last(writer.real(writer.value(at["x"])), width)
+    table = transposed(writer.value(at["table"]), (axis, width))
+    rows = tuple(dict.fromkeys((*x.dims[:-1], *writer.value(at["label"]).dims)))
+    x_text = x.text
+    if rows != x.dims[:-1]:
+        x_text = writer.broadcast(x, x.lead, (*rows, width))
+    label = writer.fit(writer.value(at["label"]), x.lead, rows)
+    bias = writer.value(at["bias"]).text if "bias" in at else "None"
+    smoothing = f", {float(one['smoothing'])!r}" if one["smoothing"] else ""
+    writer.need("product_cross_entropy")
+    text = f"product_cross_entropy({x_text}, {table.text}, {bias}, {label}{smoothing})"
+    return Value(text, x.lead, rows)
+
+
 def running_sum(writer: TorchWriter, one: Node, at: Parts) -> Value:
     """The sum up to each entry, hidden entries of an example included."""
     axis = one["axis"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..numeric import EXACT
 from ..pipeline import Pass
 from . import (
+    chunk,
     deadness,
     fold_masks,
     fold_scales,
@@ -74,6 +75,13 @@ PASSES: tuple[Pass, ...] = (
         "products of one value (Q, K, V) become one product",
         "after scales are folded, so that all three have one shape",
         merge_projections.run,
+    ),
+    Pass(
+        "chunk",
+        "the logits of a long axis are made for some rows at a time where a loss alone reads them",
+        "after products have their last order; before sums are hidden in what reads them",
+        chunk.run,
+        EXACT,
     ),
     Pass(
         "fuse",

@@ -161,7 +161,8 @@ def against(one: Node, asked: Iterable[Rows]) -> str:
     asked = tuple(asked)
     if len(asked) > FEW:
         return f"more than {FEW} selections of it are read"
-    if kernels.is_draw(one) and (len(asked) > 1 or len(asked[0]) > 1 or one.get("picked")):
+    several = len(asked) > 1 or (len(asked[0]) > 1 and one.op == "kernel")
+    if kernels.is_draw(one) and (several or one.get("picked")):
         return "several selections of one draw would be drawn apart"
     if _all_read(asked):
         return "the selections are together all of it"
@@ -182,7 +183,7 @@ def _all_read(asked: tuple[Rows, ...]) -> bool:
 def _against(one: Node, rows: Rows) -> str:
     axes = {axis for axis, _ in rows}
     brought = {axis for _, place in rows for axis in place.axes}
-    if any(axis.owner in axes for part in (one, *one.args) for axis in part.axes):
+    if _left_behind(one, rows) or any(_left_behind(arg, inner_rows(one, arg, rows)) for arg in one.args):
         return "another length belongs to the picked axis"
     if one.op in ("append", "keep"):
         return "it is kept whole for later steps"
@@ -205,6 +206,12 @@ def _against(one: Node, rows: Rows) -> str:
     if any(axis.owner in over for axis in axes):
         return "the sum over all examples leaves out rows that are not there"
     return ""
+
+
+def _left_behind(one: Node, rows: Rows) -> bool:
+    """Whether rows of an axis are picked that owns a length of the value, and none along the length."""
+    axes = {axis for axis, _ in rows}
+    return any(axis.owner in axes and axis not in axes for axis in one.axes)
 
 
 def _seen_apart(one: Node, rows: Rows) -> bool:
@@ -259,8 +266,8 @@ def rebuilt(one: Node, args: tuple[Node, ...], rows: Rows) -> Node:
 
 def _drawn(one: Node, args: tuple[Node, ...], axes: tuple[Axis, ...], rows: Rows) -> Node:
     """A draw at some rows: the numbers of those rows out of what is drawn for all."""
-    ((axis, place),) = rows
-    attrs = {**one.attrs, "picked": axis, "drawn": one.get("drawn", one.axes)}
+    picked, places = zip(*rows, strict=True)
+    attrs = {**one.attrs, "picked": picked if len(picked) > 1 else picked[0], "drawn": one.get("drawn", one.axes)}
     if one.op == "kernel":
         attrs["roles"] = (*one["roles"], "at")
-    return ir.node(one.op, (*args, place), axes, one.kind, **attrs)
+    return ir.node(one.op, (*args, *places), axes, one.kind, **attrs)

@@ -3,7 +3,7 @@
 A meaning is proposed with its parameters (proposals.py), evaluated by its own core graph, and must agree with the part
 to 1e-11 of the largest value on every draw: rows of several sizes (1e-3 … 30, where ε of 1e-12 shows against 0 by rows
 of size 1e-6), rows of zeros (where any ε shows), rows beyond every number inside (a bound of 1000 shows there), random
-relations with an empty row, labels that are no place of the axis.
+relations with an empty row, labels that are no place of the axis, the numbers that something inside is compared with.
 Agreement at hundreds of random points of functions made of exp, erf, tanh, roots and means is agreement.
 """
 
@@ -65,6 +65,15 @@ def _bounds(region: Region) -> list[float]:
     return sorted(found)[-5:]
 
 
+def _singled_out(region: Region) -> list[list[float]]:
+    """The numbers that something inside asks for, as in y == -100, which no random point is; none, or one list."""
+    if not any(one.op == "map" and one["fn"] in ("==", "!=") for one in region.inside):
+        return []
+    values = (number(arg) for one in region.inside for arg in one.args)
+    found = {float(value) for value in values if value is not None}
+    return [[0.5, *sorted(value for value in found if abs(value) < 1e100)]]
+
+
 # ---------------------------------------------------------------------------------------------------- evaluation
 
 
@@ -74,8 +83,11 @@ def _seeds(region: Region, most: int | None) -> list[tuple[dict[Node, Array], Le
     x, see, label = region.x, region.see, region.label
     lengths = _lengths((region.root, *region.given))
     far = (1e7,) if most else ()  # a bend of max(x, x / 100) bounded at 1000 shows there
-    for scale in (1.0, 1e-6, 30.0, 1e-3, 0.0, *far, *_bounds(region)):
-        values: dict[Node, Array] = {x: rng.normal(size=_shape(x.axes, lengths, most)) * scale}
+    drawn = [rng.normal(size=_shape(x.axes, lengths, most)) * scale for scale in (1.0, 1e-6, 30.0, 1e-3, 0.0, *far)]
+    drawn += [rng.normal(size=_shape(x.axes, lengths, most)) * scale for scale in _bounds(region)]
+    drawn += [rng.choice(points, _shape(x.axes, lengths, most)) for points in _singled_out(region)]
+    for given in drawn:
+        values: dict[Node, Array] = {x: given}
         for one in region.weights:
             values[one] = rng.normal(size=_shape(one.axes, lengths))
         if see is not None:
@@ -131,4 +143,4 @@ def _equal(left: Array | None, right: Array | None, axes: tuple[Axis, ...], targ
         return False
     finite = np.isfinite(left)  # a naive form may overflow where the stable one does not
     size = np.abs(left[finite]).max(initial=0.0)
-    return bool(np.all(np.abs(left - right)[finite] <= TOLERANCE * size))
+    return bool(np.all(np.abs(left[finite] - right[finite]) <= TOLERANCE * size))

@@ -5,6 +5,7 @@
 A CLS or last-token pooled encoder computes one query row in its last block; a head that is read at some places computes
 those rows only. A loop whose last state is read at some rows makes its last step by itself, on those rows.
 Preconditions: every reader of a value asks for rows of it, for a few selections in all; no mixing of rows in between.
+A sum over a condition asks for the rows where it holds (restricted.py), so the head of a masked-LM loss has few rows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .. import ir, steps
 from ..ir import Graph, Node, Origin, Rewrite
 from ..ledger import Ledger
 from ..rules.rule import inherit
-from . import means
+from . import means, restricted
 from .demand import Demand, Rows, picked_rows
 from .parameters import is_parameter
 from .substitute import substitute
@@ -28,7 +29,7 @@ WORK = ("contract", "kernel", "reduce")
 
 def run(graph: Graph, ledger: Ledger) -> Graph:
     """The graph with selections of rows as near to the inputs as they come."""
-    graph = _last_steps(means.run(graph, ledger), ledger)
+    graph = _last_steps(restricted.run(means.run(graph, ledger), ledger), ledger)
     demand = Demand(graph.roots)
     new: dict[Node, Node] = {}
     for one in demand.order:

@@ -177,6 +177,35 @@ ROWS: dict[str, tuple[str, str, dict[str, Any], Array]] = {
         {"x": X},
         np.repeat(-np.log(softmax(X))[:, np.arange(3), np.arange(3)][..., None], 4, -1),
     ),
+    "soft_nll": (
+        "x[seq, d], p[seq, d]",
+        "soft_nll[d](x, p)[→ d]",
+        {"x": X, "p": P},
+        np.repeat(-(P * np.log(softmax(X))).sum(-1, keepdims=True), 4, -1),
+    ),
+    "smoothed_nll": (
+        "x[seq, d]",
+        "smoothed_nll[d](x, index(seq), 0.3)[→ d]",
+        {"x": X},
+        np.repeat(
+            -0.7 * np.log(softmax(X))[:, np.arange(3), np.arange(3)][..., None]
+            - 0.3 * np.log(softmax(X)).mean(-1, keepdims=True),
+            4,
+            -1,
+        ),
+    ),
+    "weighted_mean": (
+        "x[seq, d], p[seq, d]",
+        "weighted_mean[seq, d](x, p)[→ seq][→ d]",
+        {"x": X, "p": P},
+        np.broadcast_to((X * P).sum((1, 2), keepdims=True) / P.sum((1, 2), keepdims=True), X.shape),
+    ),
+    "log_1p_sum": (
+        "x[seq, d]",
+        "log_1p_sum[seq, d](x)[→ seq][→ d]",
+        {"x": X},
+        np.broadcast_to(np.log1p(np.exp(X).sum((1, 2), keepdims=True)), X.shape),
+    ),
     "binary_cross_entropy": (
         "x[seq, d], p[seq, d]",
         "binary_cross_entropy(x, p)",

@@ -19,6 +19,7 @@ PARTS = {
     "SoftmaxClassification": [U, V, np.abs(U - V)],
 }
 LABELS = {"PairClassification": 2, "SoftmaxClassification": 3}
+HEADS = {"PairClassification": "pairs", "SoftmaxClassification": "ways"}
 
 
 def results(entry: str, weights: dict[str, Array], dtype: str = "float64") -> list[tuple[str, dict[str, Array]]]:
@@ -32,8 +33,8 @@ def results(entry: str, weights: dict[str, Array], dtype: str = "float64") -> li
     exec(compile("sbert", "torch", entry=entry, settings={"d": D, "head": 1}).source, names)
     module = names["Model"](dtype=torch.float64)
     with torch.no_grad():
-        module.W.copy_(torch.from_numpy(weights["W"].T.copy()))
-        module.b.copy_(torch.from_numpy(weights["b"]))
+        module.W.copy_(torch.from_numpy(weights[f"{HEADS[entry]}.W"].T.copy()))
+        module.b.copy_(torch.from_numpy(weights[f"{HEADS[entry]}.b"]))
         tensors = module(torch.from_numpy(U), torch.from_numpy(V))
     return [*found, ("torch", {name: value.numpy() for name, value in tensors.items()})]
 
@@ -41,8 +42,9 @@ def results(entry: str, weights: dict[str, Array], dtype: str = "float64") -> li
 @pytest.mark.parametrize("entry", PARTS)
 def test_by_hand(entry: str) -> None:
     size, labels = len(PARTS[entry]) * D, LABELS[entry]
-    weights = {"W": rng(2).normal(size=(size, labels)), "b": rng(3).normal(size=labels)}
-    logits = np.concatenate(PARTS[entry], axis=1) @ weights["W"] + weights["b"]
+    head = HEADS[entry]
+    weights = {f"{head}.W": rng(2).normal(size=(size, labels)), f"{head}.b": rng(3).normal(size=labels)}
+    logits = np.concatenate(PARTS[entry], axis=1) @ weights[f"{head}.W"] + weights[f"{head}.b"]
     for told, found in results(entry, weights):
         np.testing.assert_allclose(found["logits"], logits, rtol=0, atol=1e-12, err_msg=told)
         if entry == "SoftmaxClassification":
@@ -53,7 +55,7 @@ def test_by_hand(entry: str) -> None:
 def test_numbers_to_read() -> None:
     """u = (1, 2), v = (3, −1): each part by itself."""
     made = compile("sbert", entry="PairClassification", settings={"d": 2, "head": 1, "label": 8}).compiled.formula
-    weights = {"W": np.eye(8), "b": np.zeros(8)}
+    weights = {"pairs.W": np.eye(8), "pairs.b": np.zeros(8)}
     found = reference.run(made, weights, {"first": [[1.0, 2.0]], "second": [[3.0, -1.0]]})
     np.testing.assert_array_equal(found["logits"], [[1, 2, 3, -1, 3, -2, 2, 3]])
 
@@ -69,7 +71,8 @@ def test_the_loss_of_the_library(entry: str) -> None:
         _, wanted = loss([{"sentence_embedding": torch.from_numpy(one)} for one in (U, V)], None)
     theirs = loss.classifier.weight.detach().numpy().T.reshape(-1, D, LABELS[entry])
     ours = theirs[[0, 1, 3, 2]] if product else theirs
-    weights = {"W": ours.reshape(-1, LABELS[entry]), "b": loss.classifier.bias.detach().numpy()}
+    head, bias = HEADS[entry], loss.classifier.bias.detach().numpy()
+    weights = {f"{head}.W": ours.reshape(-1, LABELS[entry]), f"{head}.b": bias}
     for told, found in results(entry, weights):
         np.testing.assert_allclose(found["logits"], wanted.numpy(), rtol=0, atol=1e-12, err_msg=told)
     made = compile("sbert", entry=entry, settings={"d": D, "head": 1}).compiled

@@ -1,0 +1,151 @@
+"""An objective as a module of its own: from the inputs of its model and its labels to the loss, over a padded batch.
+
+Every value has the examples as an axis like any other. What the formulas draw is decided by `seed`; dropout is torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...compiler.ir import Axis, Graph, Length, Node, walk_all
+from ...compiler.objectives import TEXT
+from ..numpy.mangling import Names
+from ..numpy.values import Value, aligned, transposed
+from .border import Border, bind_inputs, border_names, entering, result
+from .weights import WeightNames
+from .writer import Dims, TorchWriter
+
+SEED = "seed"
+
+
+def over_batch(graph: Graph) -> Graph:
+    """The graph with the axis that its model runs over as its batch: the examples, or all their texts."""
+    if graph.groups is not None:
+        return replace(graph, batch=TEXT)
+    return replace(graph, batch=next(axis for one in graph.inputs for axis in one.axes if _is_batch(axis)))
+
+
+def _is_batch(axis: Axis) -> bool:
+    return axis.ragged and axis.owner is None
+
+
+def draws(graph: Graph) -> bool:
+    """Whether the formulas themselves draw."""
+    return any(one.op == "random" and one["draw"] != "dropout" for one in walk_all(graph.roots))
+
+
+class ObjectiveWriter(TorchWriter):
+    """Writes the body of `forward`: a label that is no place makes the loss NaN, for a module looks at no value."""
+
+    picker = "taken"
+
+    def __init__(self, graph: Graph, names: Names, weights: WeightNames, lengths: Mapping[str, str]) -> None:
+        super().__init__(graph, names, weights, lengths)
+        self.chosen_places: dict[tuple[Node, Axis], dict[Axis | None, str]] = {}
+
+    def size(self, axis: Axis) -> str:
+        """The number of entries along an axis, as text."""
+        if axis in self.sizes:
+            return self.sizes[axis]
+        if isinstance(axis.size, Length) and axis.owner is None:  # the batch, perhaps under another name
+            assert self.batch is not None
+            if axis.size == self.batch.size:
+                return "batch"
+            if self.graph.groups is not None and axis.size == self.graph.groups[0].size:
+                return "groups[0]"
+        return super().size(axis)
+
+    def _selected(self, one: Node) -> Value:
+        """The places where a condition holds, as rows and columns of the padded batch; columns count from its edge."""
+        key = one.args[0], one["into"]
+        if key not in self.chosen_places:
+            among = one["among"]
+            condition = self.value(one.args[0])
+            tests = [*self.visible(among, "", among), aligned(condition, "", among)]
+            sizes = ", ".join(self.size(axis) for axis in among)
+            see = " & ".join(tests) if condition.dims == among else f"({' & '.join(tests)}).expand({sizes})"
+            names = [self.names.fresh(f"row_{axis}") for axis in among] + [self.names.fresh("counted")]
+            self.need("chosen")
+            self.explain(one)
+            self.write(f"{', '.join(names)} = chosen({see})")
+            self.chosen_places[key] = dict(zip((*among, None), names, strict=True))
+            self.sizes[one["into"]] = f"{names[0]}.shape[0]"
+        return Value(self.chosen_places[key][one["axis"]], "", (one["into"],), wide=True, reorder="permute")
+
+    def placed(self, key: Axis, arg: Node) -> Value:
+        """A selected place is one of the padded batch already."""
+        return self.value(arg) if arg.op == "selected" else super().placed(key, arg)
+
+    def _pick(self, one: Node) -> Value:
+        """Selected places surely exist."""
+        if not all(arg.op == "selected" for arg in one.args[1:]):
+            return super()._pick(one)
+        base, places = self.value(one.args[0]), one.args[1:]
+        rest = tuple(axis for axis in base.dims if axis not in one["keys"])
+        base = transposed(base, (*one["keys"], *rest))
+        at = ", ".join(self.value(place).text for place in places)
+        return Value(f"{base.wrapped}[{at}]", "", (places[0]["into"], *rest), wide=base.wide, reorder="permute")
+
+    def _random(self, one: Node) -> Value:
+        """A draw that the seed decides, with the numbers that the reference has."""
+        if one["draw"] == "dropout":
+            return super()._random(one)
+        axes = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
+        steps = "".join(f"@{{{self.counters[ident]}}}" for ident in sorted(one.free))
+        index = [aligned(self._index_along(axis), "", axes) for axis in axes]
+        site = one["site"].replace("{", "{{").replace("}", "}}")
+        self.need("drawn")
+        u = f"drawn({SEED}, {'f' if steps else ''}{site + steps!r}, {', '.join(index)})"
+        texts = [self._parameter_of(arg, axes) for arg in one.args]
+        match one["draw"]:
+            case "bernoulli":
+                return Value(f"{u} < {texts[0]}", "", axes, atom=False, wide=True, reorder="permute")
+            case "sample":
+                self.need("sampled")
+                text, kept = f"sampled({texts[0]}, {u})", tuple(a for a in axes if a != one["axis"])
+                return Value(text, "", kept, wide=True, reorder="permute")
+        text = f"{texts[0]} + {u} * ({texts[1]} - {texts[0]})"
+        if one["draw"] == "randint":
+            return Value(f"({text}).floor().long()", "", axes, wide=True, reorder="permute")
+        return Value(f"({text}).to(dtype)", "", axes, reorder="permute")
+
+    def _parameter_of(self, arg: Node, axes: Dims) -> str:
+        return aligned(self.value(arg), "", axes)
+
+    def _index_along(self, axis: Axis) -> Value:
+        """The logical place of each entry."""
+        if axis.counted:
+            assert isinstance(axis.size, Length)
+            text = f"index_{self.length_texts[axis.size.name]}"
+            return Value(text, "", (axis.owner, axis), reorder="permute")  # type: ignore[arg-type]
+        return Value(f"torch.arange({self.size(axis)}, device=device)", "", (axis,), reorder="permute")
+
+
+def layout(
+    graph: Graph, names: Names, weights: WeightNames, source: str | None
+) -> tuple[Border, list[str], dict[str, str], set[str]]:
+    """(the border, lines of `forward`, its results, the run-time functions) of an objective over its batch."""
+    at = border_names(graph, names)
+    writer = ObjectiveWriter(graph, names, weights, at.lengths)
+    writer.indent = 2
+    lines = entering(graph, at, source)
+    if graph.groups is not None:
+        lines += _texts(graph, at, names)
+    bind_inputs(writer, graph, at)
+    writer.body(graph.roots)
+    results = {out.name: result(writer, out) for out in graph.outputs}
+    needs = {*writer.used, "places", *(["settled"] if at.position_ids else [])}
+    return at, ["    " * 2 + line for line in lines] + writer.lines, results, needs
+
+
+def _texts(graph: Graph, at: Border, names: Names) -> list[str]:
+    """Lines that make the texts of an example a length all of whose entries are seen."""
+    assert graph.groups is not None
+    text = at.lengths[str(graph.groups[1].size)] = names.fresh(str(graph.groups[1]))
+    found = [names.fresh(f"{name}_{text}") for name in ("index", "real", "count", "first", "source")]
+    return [
+        f"{text} = groups[1]",
+        f"{names.fresh(f'visible_{text}')} = torch.ones(groups, dtype=torch.bool, device=device)",
+        f"{', '.join(found)} = places(visible_{text})",
+    ]
