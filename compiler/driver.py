@@ -43,6 +43,11 @@ class Compiled:
     defaults: tuple[Default, ...] = ()  # inputs that are made of others where a call leaves them out
 
     @property
+    def kind(self) -> str:
+        """What it is: a model, an objective or a corruption."""
+        return self.module.entries[self.entry].definition.kind if self.entry in self.module.entries else "objective"
+
+    @property
     def formula(self) -> Graph:
         """The graph as the spec says it, before any pass: its meaning."""
         return self.stages[0].graph
@@ -92,6 +97,8 @@ def compile_graph(
     module = spec if isinstance(spec, Module) else load_module(spec)
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
+    if chosen.definition.kind == "corruption":  # its numbers decide draws: no pass may round them another way
+        return Compiled(module, made, chosen.name, (pipeline.Stage("formula", lowered(module, made, chosen)),), Ledger())
     graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, made, shows)), results, rows)
     return staged(module, made, graph, rows or {}, not shows, without, only, until)
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from ..grammar.diagnostics import InternalError
 from . import draws, ops
 from .ir import Axis, Length, Node, walk
+from .reductions import REDUCE
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -33,6 +34,7 @@ class Lengths:
     count: dict[str, Array] = field(default_factory=dict)
     visible: dict[str, Array] = field(default_factory=dict)
     numbered: str = ""  # the length that given position ids belong to, if there are several
+    numbers: Mapping[Axis, Array] = field(default_factory=dict)  # what draws take for places along an axis: the batch
 
 
 class Evaluator:
@@ -66,6 +68,8 @@ class Evaluator:
         """The number of stored entries along an axis."""
         if isinstance(axis.size, int):
             return axis.size
+        if axis.size.made is not None:
+            return int(np.max(self(axis.size.made), initial=0))
         if axis.size.name not in self.lengths.size:
             raise InternalError(f"no size is known for the length {axis.size.name}")
         return self.lengths.size[axis.size.name]
@@ -113,9 +117,11 @@ class Evaluator:
 
     def _size(self, one: Node, args: list[Array]) -> Array:
         length = one["axis"].size
-        return self._count(length) if one.axes else np.asarray(float(self.lengths.size[length.name]))
+        return self._count(length) if one.axes else np.asarray(float(self.extent(one["axis"])))
 
     def _count(self, length: Length) -> Array:
+        if length.made is not None:
+            return self(length.made)
         return np.asarray(self.lengths.count[length.name], float)
 
     # ------------------------------------------------------------------------------------------- entry by entry
@@ -161,16 +167,22 @@ class Evaluator:
         result: tuple[Array, tuple[Axis, ...]] | None = None
         for axis in dict.fromkeys((*over, *have)):
             size, owner = axis.size, axis.owner
-            if not isinstance(size, Length) or owner is None or size.name not in self.lengths.visible:
+            if not isinstance(size, Length) or owner is None:
                 continue
-            if axis in over or owner in over:
-                visible, axes = self.lengths.visible[size.name], (owner, axis)
+            if (axis in over or owner in over) and (size.made is not None or size.name in self.lengths.visible):
+                visible, axes = self._visible(axis, size), (owner, axis)
                 if result is not None:
                     both = tuple(dict.fromkeys((*result[1], *axes)))
                     visible = align(result[0], result[1], both) & align(visible, axes, both)
                     axes = both  # type: ignore[assignment]
                 result = visible, axes
         return result
+
+    def _visible(self, axis: Axis, size: Length) -> Array:
+        """Which entries of each owner may be seen."""
+        if size.made is None:
+            return self.lengths.visible[size.name]
+        return np.asarray(np.arange(self.extent(axis)) < self._count(size)[..., None])
 
     def _contract(self, one: Node, args: list[Array]) -> Array:
         both = tuple(dict.fromkeys((*one.args[0].axes, *one.args[1].axes)))
@@ -209,7 +221,7 @@ class Evaluator:
         if len(args) > 1:
             condition = condition & align(args[1], one.args[1].axes, full).astype(bool)
         dims = tuple(full.index(axis) for axis in over)
-        result = _REDUCE[one["reduction"]](value, condition, dims)
+        result = REDUCE[one["reduction"]](value, condition, dims)
         left = tuple(axis for axis in full if axis not in over)
         return align(np.asarray(result), left, one.axes)
 
@@ -223,6 +235,22 @@ class Evaluator:
         result = np.empty(value.shape)
         np.put_along_axis(result, order, np.broadcast_to(np.arange(value.shape[-1], dtype=float), value.shape), -1)
         return np.moveaxis(result, -1, at)
+
+    def _order(self, one: Node, args: list[Array]) -> Array:
+        at = one.axes.index(one["axis"])
+        seen = self.seen([one["axis"]], one.axes)
+        value = args[0] if seen is None else np.where(align(seen[0], seen[1], one.axes), args[0], np.inf)
+        return np.argsort(value, axis=at, kind="stable").astype(float)
+
+    def _repeat(self, one: Node, args: list[Array]) -> Array:
+        at = one.args[0].axes.index(one["axis"])
+        times = np.moveaxis(args[0], at, -1)
+        seen = self.seen([one["axis"]], one.args[0].axes)
+        if seen is not None:
+            times = np.where(np.moveaxis(align(seen[0], seen[1], one.args[0].axes), at, -1), times, 0)
+        places = np.arange(self.extent(one["into"]))
+        ends = np.cumsum(times, axis=-1)
+        return np.moveaxis((ends[..., None, :] <= places[:, None]).sum(-1).astype(float), -1, at)
 
     def _pick(self, one: Node, args: list[Array]) -> Array:
         indices = [(value, arg.axes) for value, arg in zip(args[1:], one.args[1:], strict=True)]
@@ -273,21 +301,27 @@ class Evaluator:
         if one.get("picked") is not None:
             return self._rows_drawn(one, args)
         full = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
-        shape = tuple(self.extent(axis) for axis in full)
         aligned = [align(value, arg.axes, full) for value, arg in zip(args, one.args, strict=True)]
-        return draws.draw(one["draw"], aligned, draws.uniform(self.seed, self._site(one), shape))
+        return draws.draw(one["draw"], aligned, self._numbers(one, full))
+
+    def _numbers(self, one: Node, axes: Sequence[Axis]) -> Array:
+        """A uniform number for each entry. Its places go by the axes in an order of their own, the steps of loops first.
+
+        So it does not matter in which order a formula came by its axes.
+        """
+        steps = [np.array([self._steps[ident][0]]) for ident in sorted(one.free)]
+        known = sorted(axes, key=lambda axis: (axis.owner is not None or isinstance(axis.size, int), axis.name, axis.tag))
+        places = [self.lengths.numbers.get(axis, self.extent(axis)) for axis in known]
+        drawn = draws.uniform(self.seed, one["site"], (*steps, *places))
+        return align(drawn.reshape(drawn.shape[len(steps) :]), known, axes)
 
     def _rows_drawn(self, one: Node, args: list[Array]) -> Array:
         """A dropout of some rows: the numbers of these rows out of those that are drawn for all."""
         all_axes = one["drawn"]
-        numbers = draws.uniform(self.seed, self._site(one), tuple(self.extent(axis) for axis in all_axes))
+        numbers = self._numbers(one, all_axes)
         chosen = self._chosen(numbers, all_axes, (one["picked"],), [(args[2], one.args[2].axes)], one.axes)
         aligned = [align(value, arg.axes, one.axes) for value, arg in zip(args[:2], one.args, strict=False)]
         return draws.draw(one["draw"], aligned, chosen)
-
-    def _site(self, one: Node) -> str:
-        steps = "".join(f"@{self._steps[ident][0]}" for ident in sorted(one.free))
-        return f"{one['site']}{steps}"
 
     def _loop(self, one: Node, args: list[Array]) -> list[list[Array]]:
         ident, slots, start = one["loop"], one["slots"], one["start"]
@@ -363,33 +397,3 @@ def align(value: Array, axes: Sequence[Axis], target: Sequence[Axis]) -> Array:
     moved = value.transpose([axes.index(axis) for axis in order])
     sizes = iter(moved.shape)
     return moved.reshape([next(sizes) if axis in axes else 1 for axis in target])
-
-
-def _sum(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
-    return np.asarray(np.where(condition, value, 0.0).sum(axis=dims))
-
-
-def _mean(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
-    count = condition.sum(axis=dims)
-    return np.where(count > 0, _sum(value, condition, dims) / np.maximum(count, 1), 0.0)
-
-
-def _argmax(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
-    (dim,) = dims
-    if not value.shape[dim]:  # of nothing: 0
-        return np.asarray(value.sum(axis=dim))
-    return np.asarray(np.where(condition, value, -np.inf).argmax(axis=dim).astype(float))
-
-
-_REDUCE: dict[str, Callable[[Array, Array, tuple[int, ...]], Array]] = {
-    "sum": _sum,
-    "mean": _mean,
-    "prod": lambda v, c, d: np.where(c, v, 1.0).prod(axis=d),
-    "max": lambda v, c, d: np.where(c, v, -np.inf).max(axis=d, initial=-np.inf),
-    "min": lambda v, c, d: np.where(c, v, np.inf).min(axis=d, initial=np.inf),
-    "norm": lambda v, c, d: np.sqrt((np.where(c, v, 0.0) ** 2).sum(axis=d)),
-    "argmax": _argmax,
-    "count": lambda v, c, d: (np.asarray(v, bool) & c).sum(axis=d).astype(float),
-    "any": lambda v, c, d: np.asarray((np.asarray(v, bool) & c).any(axis=d)),
-    "all": lambda v, c, d: np.asarray((np.asarray(v, bool) | ~c).all(axis=d)),
-}

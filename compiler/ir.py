@@ -21,6 +21,9 @@ Core operations and their attributes (every one is a pure function of its argume
     concat along into          along an axis, into an axis of a new name; an argument without the axis is one entry
     widen axis                 repeated along a new axis
     rank axis                  how many entries along the axis are larger (ties: by order)
+    order axis                 the place of the i-th smallest entry along the axis (ties: by order)
+    repeat axis into           the place along the axis of each entry of a new length, where it stands as often as the
+                               argument says
     random draw site steps     a draw, new at each step of the loops in `steps`; arguments are its parameters; with
                                picked, drawn: a dropout of the rows at its last argument, of what is drawn for all
     counter loop               the step number inside a loop
@@ -60,12 +63,14 @@ from .making import (
     kernel,
     loop,
     merge,
+    order,
     past,
     pick,
     position,
     rank,
     reduce,
     rename,
+    repeat,
     renamed,
     size,
     split,
@@ -122,6 +127,7 @@ __all__ = [
     "loop",
     "merge",
     "node",
+    "order",
     "ordered",
     "past",
     "pick",
@@ -131,6 +137,7 @@ __all__ = [
     "reduce",
     "rename",
     "renamed",
+    "repeat",
     "size",
     "split",
     "state",

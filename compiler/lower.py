@@ -33,8 +33,9 @@ def choose_entry(module: Module, name: str | None) -> Entry:
     """The model or objective to compile: the named one, else the first model of the spec's own file."""
     known = entries(module)
     if name is not None:
-        if name not in known:
-            advice = did_you_mean(name, known) or f"It has {', '.join(known)}."
+        every = [*known, *(one.name for one in module.of_kind("corruption"))]
+        if name not in every:
+            advice = did_you_mean(name, every) or f"It has {', '.join(every)}."
             raise error("N230", f"{module.name} has no model or objective `{name}`", help=advice)
         return module.entries[name]
     own = [n for n in known if n in module.own and module.entries[n].definition.kind == "model"]
@@ -58,6 +59,7 @@ def lower_entry(
     session = session or Session(entry.module, config)
     session.shows = frozenset(shows)
     definition = entry.definition
+    session.whole = definition.kind
     objective = definition.kind == "objective"
     session.batch = None if objective else BATCH
     scope = Scope(session, config, entry.module, entry, lifted=frozenset() if objective else frozenset({BATCH}))

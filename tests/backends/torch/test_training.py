@@ -63,9 +63,8 @@ def noted(found: list[Kept]) -> Iterator[None]:
     drawn = Evaluator._random
 
     def note(self: Evaluator, one: Node, args: list[Array]) -> Array:
-        shape = tuple(self.extent(axis) for axis in one.axes)
         rate = align(args[1], one.args[1].axes, one.axes)
-        found.append((one, draws.uniform(self.seed, self._site(one), shape) >= rate))
+        found.append((one, self._numbers(one, one.axes) >= rate))
         return drawn(self, one, args)
 
     with pytest.MonkeyPatch.context() as patch:
