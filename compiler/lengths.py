@@ -183,7 +183,7 @@ def _makers(definition: s.Definition, name: str) -> Iterator[s.Expr]:
     """The parts of a text that make a length of this name."""
     for one in parts((definition.outputs, definition.body)):
         if isinstance(one, s.Call) and isinstance(one.function, s.Select) and isinstance(one.function.base, s.Name):
-            if one.function.base.name in MAKERS and _names(one.function.items, name):
+            if one.function.base.name == "repeat" and _names(one.function.items, name):
                 yield one
         elif isinstance(one, s.Select) and any(isinstance(i, s.RestrictItem) and _is(i.new, name) for i in one.items):
             yield one
