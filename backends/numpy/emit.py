@@ -21,7 +21,7 @@ from ..decoding import decodes
 from ..generation import defaults_of
 from ..limits import input_rows, limit_rows, mask_rows
 from ..pages import module_template, tidy
-from . import border_text, copying, defaults, examples, losses, stepping
+from . import border_text, copying, corrupting, defaults, examples, losses, stepping
 from .mangling import Names, comment, identifier
 from .packed import PackedWriter
 from .parameters import Parameters, write_parameters
@@ -46,6 +46,8 @@ PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "ke
 def emit(compiled: Compiled) -> str:
     """The text of the module. Raises `TransformulaError` for what no NumPy module can do yet."""
     graph = compiled.graph
+    if compiled.kind == "corruption":
+        return corrupting.emit(compiled)
     if graph.batch is None:
         raise error(
             "X991",

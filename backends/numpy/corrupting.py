@@ -1,0 +1,196 @@
+"""A corruption → the text of a standalone module with NumPy: `corrupt(input_ids, …, seed=…)`, one text at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from ...compiler.corruptions import Border, border, planned
+from ...compiler.driver import Compiled
+from ...compiler.draws import key
+from ...compiler.ir import Axis, Graph, Length, Node, walk_all
+from ...grammar.diagnostics import error
+from ..pages import module_template, tidy
+from .border_text import header
+from .copying import Library
+from .examples import ExampleWriter
+from .mangling import Names, comment, identifier
+from .values import Unsupported, Value, aligned, transposed
+
+LIBRARY = Library("transformula.backends.numpy", ("dense", "drawing"))
+LOCALS = ("seed", "example", "pad_token_id", "texts", "given", "made", "one_text", "corrupt", "INPUTS", "MASKS", "OUTPUTS")
+
+
+class CorruptionWriter(ExampleWriter):
+    """Writes a function of one text: all its entries are there, and new lengths are counted as they are made."""
+
+    dtype = "np.float64"
+
+    def __init__(self, graph: Graph, names: Names, lengths: dict[str, str], counts: Mapping[Length, Node]) -> None:
+        super().__init__(graph, names, None, lengths)  # type: ignore[arg-type]
+        self.counts, self.counted = counts, {}  # type: ignore[var-annotated]
+
+    def size(self, axis: Axis) -> str:
+        """The number of entries along an axis; that of a new length has a line of its own."""
+        if not isinstance(axis.size, Length) or axis.size.made is None:
+            return super().size(axis)
+        if axis.size not in self.counted:
+            count = self.value(self.counts[axis.size])
+            name = self.counted[axis.size] = self.names.fresh(f"n_{axis.size}")
+            self.write(f"{name} = int({count.text})")
+        return self.counted[axis.size]
+
+    def visible(self, axes: object, lead: str, dims: tuple[Axis, ...]) -> list[str]:
+        """Padding is no part of a text."""
+        return []
+
+    def _order(self, one: Node) -> Value:
+        value = self.value(one.args[0])
+        dims = (*(axis for axis in value.dims if axis != one["axis"]), one["axis"])
+        text = f'{transposed(value, dims).wrapped}.argsort(axis=-1, kind="stable")'
+        return Value(text, "", dims, owned=True, wide=True)
+
+    def _repeat(self, one: Node) -> Value:
+        times = self._all_along(one)
+        return Value(f"np.repeat(np.arange({self.size(one['axis'])}), {times})", "", (one["into"],), wide=True)
+
+    def _all_along(self, one: Node) -> str:
+        times, axis = self.value(one.args[0]), one["axis"]
+        if set(times.dims) - {axis}:
+            raise Unsupported("repetitions that differ along another axis")
+        return times.text if times.dims else self.broadcast(times, "", (axis,))
+
+    def _pick(self, one: Node) -> Value:
+        base, keys = self.value(one.args[0]), one["keys"]
+        indices = [self.value(arg) for arg in one.args[1:]]
+        at = tuple(dict.fromkeys(axis for value in indices for axis in value.dims))
+        shared = tuple(axis for axis in base.dims if axis not in keys and axis in at)
+        rest = tuple(axis for axis in base.dims if axis not in keys and axis not in at)
+        if set(base.dims) != {*keys, *shared, *rest}:  # the same everywhere along an axis
+            base = Value(self.broadcast(base, "", (*keys, *shared, *rest)), "", (*keys, *shared, *rest), wide=base.wide)
+        base = transposed(base, (*keys, *shared, *rest))
+        indices += [Value(f"np.arange({self.size(axis)})", "", (axis,)) for axis in shared]
+        texts = [aligned(value, "", at) if value.dims else value.text for value in indices]
+        self.need("chosen")
+        return Value(f"chosen({', '.join([base.text, *texts])})", "", (*at, *rest), owned=True, wide=base.wide)
+
+    def _random(self, one: Node) -> Value:
+        own = sorted((axis for axis in one.axes if axis != self.batch), key=lambda axis: (axis.name, axis.tag))
+        self.need("uniform")
+        first = [*(self.counters[ident] for ident in sorted(one.free)), *(["example"] if self.batch in one.axes else [])]
+        sizes = [self.size(axis) for axis in own]
+        text = f"uniform(seed, {key(one['site']):#x}, {_tuple(first)}, {_tuple(sizes)})"
+        u = self.assigned(one, Value(text, "", tuple(own), wide=True), "u")
+        args = [self.value(arg) for arg in one.args]
+        lead, dims = self.order(one, [u, *args])
+        p, *more = (self.fit(value, lead, dims) for value in args)
+        text = self.fit(u, lead, dims)
+        match one["draw"]:
+            case "bernoulli":
+                return Value(f"{text} < {p}", "", dims, atom=False, wide=True)
+            case "uniform":
+                plain = [arg.get("value") for arg in one.args] == [0, 1]
+                return u if plain else Value(f"{p} + {text} * ({more[0]} - {p})", "", dims, atom=False, wide=True)
+            case "randint":
+                return Value(f"{p} + {self.floor(f'{text} * ({more[0]} - {p})')}", "", dims, atom=False, wide=True)
+        raise Unsupported(f"the draw {one['draw']}, whose last digit decides and differs between machines")
+
+    def floor(self, text: str) -> str:
+        """⌊x⌋ as whole numbers."""
+        return f"np.floor({text}).astype(np.int64)"
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def emit(compiled: Compiled) -> str:
+    """The text of the module. Raises `TransformulaError` for what it cannot hold."""
+    graph, counts = planned(compiled.formula)
+    edge = border(compiled.formula, compiled.config)
+    names = Names((*LIBRARY.names(), *LOCALS))
+    try:
+        writer, arguments = written(graph, edge, names, CorruptionWriter, counts)
+    except Unsupported as fault:
+        raise error("X992", f"`{compiled.entry}` cannot be written with NumPy yet: {fault}") from None
+    library = LIBRARY.copied({*writer.used, "Texts"}, ("Any", "NDArray"))
+    return tidy(
+        module_template("numpy", "corruption").render(
+            **page(compiled, edge, "NumPy"),
+            imports=library.imports,
+            type_imports=library.type_imports,
+            types=library.types,
+            arguments=arguments,
+            body=writer.lines,
+            kernels=library.texts,
+        )
+    )
+
+
+def written(
+    graph: Graph, edge: Border, names: Names, kind: type[CorruptionWriter], counts: Mapping[Length, Node]
+) -> tuple[CorruptionWriter, list[str]]:
+    """The lines of the function of one text, and its arguments."""
+    lengths = {length: names.fresh(f"n_{length}") for _, length in edge.masks}
+    writer = kind(graph, names, lengths, counts)
+    writer.indent = 1
+    own = {one.name: names.fresh(one.spec_name) for one in graph.inputs}
+    kinds = {one.name: one.kind for one in graph.inputs}
+    for node in walk_all((*counts.values(), *graph.roots)):
+        if node.op == "input":
+            value = Value(own[node["name"]], "", tuple(axis for axis in node.axes if axis != graph.batch), wide=True)
+            truth = kinds[node["name"]] == "bool"
+            if node.args:
+                writer.defaults[node] = partial(default, writer, node, value, truth)
+                continue
+            writer.memo[node] = value
+            if truth:
+                writer.write(f"{value.text} = {value.text} != 0")
+    writer.body((*counts.values(), *graph.roots))
+    writer.write("return {")
+    for out in graph.outputs:
+        order = tuple(axis for axis in out.axes if axis != graph.batch)
+        value = writer.value(out.node)
+        text = writer.fit(value, "", order)
+        if len(value.dims) < len(order):
+            text = writer.broadcast(value, "", order)
+        writer.lines.append(f'        "{out.name}": {text},')
+    writer.write("}")
+    return writer, [*lengths.values(), *own.values()]
+
+
+def default(writer: CorruptionWriter, one: Node, value: Value, truth: bool) -> Value:
+    """Writes what stands in for an input that is not given."""
+    made = writer.value(one.args[0])
+    text = writer.fit(made, "", value.dims) if len(made.dims) == len(value.dims) else ""
+    text = text or writer.broadcast(made, "", value.dims)
+    writer.write(f"if {value.text} is None:")
+    writer.write(f"    {value.text} = {text}")
+    if truth:
+        writer.write("else:")
+        writer.write(f"    {value.text} = {value.text} != 0")
+    return value
+
+
+def page(compiled: Compiled, edge: Border, backend: str) -> dict[str, object]:
+    """What the templates of all backends say of a corruption."""
+    spoken = Names((*LIBRARY.names(), *LOCALS))
+    named = [*(name for name, _, _ in edge.inputs), *(mask for mask, _ in edge.masks)]
+    python = {one: spoken.name(one, one) for one in sorted(named, key=lambda one: identifier(one) != one)}
+    needed = [name for name, _, must in edge.inputs if must]
+    optional = [one for one in named if one not in needed]
+    arguments = [*(f"{python[one]}: Any = None" for one in needed[1:]), *(f"{python[one]}: Any = None" for one in optional)]
+    example = [f"{python[one]}=…" for one in needed]
+    kind = "NDArray[Any]" if backend == "NumPy" else "Tensor"
+    seeded = ["*", "seed: int = 0", "example: Any = None", f"pad_token_id: int = {edge.pad}"]
+    signature = [f"{python[needed[0]]}: Any", *arguments, *seeded]
+    return {
+        "title": f"{compiled.entry}: a corruption of {comment(compiled.module.name, 60)}, generated from its formulas.",
+        "call": f"corrupt({', '.join(example)}, seed=0)",
+        "inputs": repr(edge.inputs),
+        "masks": repr(dict(edge.masks)),
+        "outputs": repr(edge.outputs),
+        "shares": repr(edge.shares),
+        "signature": [line.removeprefix("    ") for line in header("corrupt", signature, f"dict[str, {kind}]")],
+        "given": [f'"{one}": {name},' for one, name in python.items()],
+    }
