@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ...compiler.corruptions import Border, border, planned
@@ -15,50 +16,68 @@ from .border_text import header
 from .copying import Library
 from .examples import ExampleWriter
 from .mangling import Names, comment, identifier
-from .values import Unsupported, Value, aligned, transposed
+from .values import Unsupported, Value, transposed
+from .writer import Writer
 
 LIBRARY = Library("transformula.backends.numpy", ("dense", "drawing"))
 LOCALS = ("seed", "example", "pad_token_id", "texts", "given", "made", "one_text", "corrupt", "INPUTS", "MASKS", "OUTPUTS")
 
 
-class CorruptionWriter(ExampleWriter):
-    """Writes a function of one text: all its entries are there, and new lengths are counted as they are made."""
+class OneText(Writer):
+    """Writes a function of one text: all its entries are there, and new lengths are counted as they are made.
 
-    dtype = "np.float64"
+    What a backend calls its functions is said by the texts below.
+    """
 
-    def __init__(self, graph: Graph, names: Names, lengths: dict[str, str], counts: Mapping[Length, Node]) -> None:
-        super().__init__(graph, names, None, lengths)  # type: ignore[arg-type]
-        self.counts, self.counted = counts, {}  # type: ignore[var-annotated]
+    arange, repeat = "np.arange({0})", "np.repeat({0}, {1})"
+    order_of, floor = '{0}.argsort(axis=-1, kind="stable")', "np.floor({0}).astype(np.int64)"
+    where = ""  # what a draw is told of its place in memory
+    counts: Mapping[Length, Node] = {}
+
+    def begin(self, lengths: Mapping[str, str], counts: Mapping[Length, Node]) -> None:
+        """Which lengths have a variable, and which node says how long a new one is."""
+        self.counts, self.counted = counts, dict[Length | str, str](lengths)
+
+    def number(self, text: str, one: Node) -> str:
+        """A plain number as a value of the backend."""
+        return text
+
+    def shape(self, one: Node) -> tuple[str, tuple[Axis, ...]]:
+        return "", tuple(axis for axis in one.axes if axis != self.batch)
 
     def size(self, axis: Axis) -> str:
         """The number of entries along an axis; that of a new length has a line of its own."""
-        if not isinstance(axis.size, Length) or axis.size.made is None:
-            return super().size(axis)
+        if isinstance(axis.size, int):
+            return str(axis.size)
+        if axis.size.made is None:
+            return self.counted[str(axis.size)]
         if axis.size not in self.counted:
             count = self.value(self.counts[axis.size])
             name = self.counted[axis.size] = self.names.fresh(f"n_{axis.size}")
             self.write(f"{name} = int({count.text})")
         return self.counted[axis.size]
 
-    def visible(self, axes: object, lead: str, dims: tuple[Axis, ...]) -> list[str]:
+    def visible(self, axes: Iterable[Axis], lead: str, dims: tuple[Axis, ...]) -> list[str]:
         """Padding is no part of a text."""
         return []
+
+    def _index(self, one: Node) -> Value:
+        return Value(self.arange.format(self.size(one["axis"])), "", (one["axis"],), wide=True)
+
+    def _size(self, one: Node) -> Value:
+        return Value(self.size(one["axis"]), "", (), wide=True, number=True)
 
     def _order(self, one: Node) -> Value:
         value = self.value(one.args[0])
         dims = (*(axis for axis in value.dims if axis != one["axis"]), one["axis"])
-        text = f'{transposed(value, dims).wrapped}.argsort(axis=-1, kind="stable")'
-        return Value(text, "", dims, owned=True, wide=True)
+        return Value(self.order_of.format(transposed(value, dims).wrapped), "", dims, owned=True, wide=True)
 
     def _repeat(self, one: Node) -> Value:
-        times = self._all_along(one)
-        return Value(f"np.repeat(np.arange({self.size(one['axis'])}), {times})", "", (one["into"],), wide=True)
-
-    def _all_along(self, one: Node) -> str:
         times, axis = self.value(one.args[0]), one["axis"]
         if set(times.dims) - {axis}:
             raise Unsupported("repetitions that differ along another axis")
-        return times.text if times.dims else self.broadcast(times, "", (axis,))
+        text = times.text if times.dims else self.broadcast(times, "", (axis,))
+        return Value(self.repeat.format(self.arange.format(self.size(axis)), text), "", (one["into"],), wide=True)
 
     def _pick(self, one: Node) -> Value:
         base, keys = self.value(one.args[0]), one["keys"]
@@ -66,11 +85,12 @@ class CorruptionWriter(ExampleWriter):
         at = tuple(dict.fromkeys(axis for value in indices for axis in value.dims))
         shared = tuple(axis for axis in base.dims if axis not in keys and axis in at)
         rest = tuple(axis for axis in base.dims if axis not in keys and axis not in at)
-        if set(base.dims) != {*keys, *shared, *rest}:  # the same everywhere along an axis
-            base = Value(self.broadcast(base, "", (*keys, *shared, *rest)), "", (*keys, *shared, *rest), wide=base.wide)
-        base = transposed(base, (*keys, *shared, *rest))
-        indices += [Value(f"np.arange({self.size(axis)})", "", (axis,)) for axis in shared]
-        texts = [aligned(value, "", at) if value.dims else value.text for value in indices]
+        dims = (*keys, *shared, *rest)
+        if set(base.dims) != set(dims):  # the same everywhere along an axis
+            base = replace(base, text=self.broadcast(base, "", dims), dims=dims, atom=True, number=False)
+        base = transposed(base, dims)
+        indices += [Value(self.arange.format(self.size(axis)), "", (axis,)) for axis in shared]
+        texts = [self.fit(value, "", at) if value.dims else value.text for value in indices]
         self.need("chosen")
         return Value(f"chosen({', '.join([base.text, *texts])})", "", (*at, *rest), owned=True, wide=base.wide)
 
@@ -79,7 +99,7 @@ class CorruptionWriter(ExampleWriter):
         self.need("uniform")
         first = [*(self.counters[ident] for ident in sorted(one.free)), *(["example"] if self.batch in one.axes else [])]
         sizes = [self.size(axis) for axis in own]
-        text = f"uniform(seed, {key(one['site']):#x}, {_tuple(first)}, {_tuple(sizes)})"
+        text = f"uniform(seed, {key(one['site']):#x}, {_tuple(first)}, {_tuple(sizes)}{self.where})"
         u = self.assigned(one, Value(text, "", tuple(own), wide=True), "u")
         args = [self.value(arg) for arg in one.args]
         lead, dims = self.order(one, [u, *args])
@@ -92,12 +112,18 @@ class CorruptionWriter(ExampleWriter):
                 plain = [arg.get("value") for arg in one.args] == [0, 1]
                 return u if plain else Value(f"{p} + {text} * ({more[0]} - {p})", "", dims, atom=False, wide=True)
             case "randint":
-                return Value(f"{p} + {self.floor(f'{text} * ({more[0]} - {p})')}", "", dims, atom=False, wide=True)
+                drawn = self.floor.format(f"{text} * ({more[0]} - {p})")
+                return Value(f"{p} + {drawn}", "", dims, atom=False, wide=True)
         raise Unsupported(f"the draw {one['draw']}, whose last digit decides and differs between machines")
 
-    def floor(self, text: str) -> str:
-        """⌊x⌋ as whole numbers."""
-        return f"np.floor({text}).astype(np.int64)"
+
+class CorruptionWriter(OneText, ExampleWriter):
+    """The lines of NumPy."""
+
+    dtype = "np.float64"
+
+    def __init__(self, graph: Graph, names: Names) -> None:
+        super().__init__(graph, names, None, {})
 
 
 def _tuple(parts: Sequence[str]) -> str:
@@ -108,9 +134,9 @@ def emit(compiled: Compiled) -> str:
     """The text of the module. Raises `TransformulaError` for what it cannot hold."""
     graph, counts = planned(compiled.formula)
     edge = border(compiled.formula, compiled.config)
-    names = Names((*LIBRARY.names(), *LOCALS))
     try:
-        writer, arguments = written(graph, edge, names, CorruptionWriter, counts)
+        writer = CorruptionWriter(graph, Names((*LIBRARY.names(), *LOCALS)))
+        arguments = write(writer, edge, counts)
     except Unsupported as fault:
         raise error("X992", f"`{compiled.entry}` cannot be written with NumPy yet: {fault}") from None
     library = LIBRARY.copied({*writer.used, "Texts"}, ("Any", "NDArray"))
@@ -127,12 +153,11 @@ def emit(compiled: Compiled) -> str:
     )
 
 
-def written(
-    graph: Graph, edge: Border, names: Names, kind: type[CorruptionWriter], counts: Mapping[Length, Node]
-) -> tuple[CorruptionWriter, list[str]]:
-    """The lines of the function of one text, and its arguments."""
+def write(writer: OneText, edge: Border, counts: Mapping[Length, Node]) -> list[str]:
+    """Writes the function of one text; its arguments."""
+    graph, names = writer.graph, writer.names
     lengths = {length: names.fresh(f"n_{length}") for _, length in edge.masks}
-    writer = kind(graph, names, lengths, counts)
+    writer.begin(lengths, counts)
     writer.indent = 1
     own = {one.name: names.fresh(one.spec_name) for one in graph.inputs}
     kinds = {one.name: one.kind for one in graph.inputs}
@@ -156,13 +181,14 @@ def written(
             text = writer.broadcast(value, "", order)
         writer.lines.append(f'        "{out.name}": {text},')
     writer.write("}")
-    return writer, [*lengths.values(), *own.values()]
+    return [*lengths.values(), *own.values()]
 
 
-def default(writer: CorruptionWriter, one: Node, value: Value, truth: bool) -> Value:
+def default(writer: OneText, one: Node, value: Value, truth: bool) -> Value:
     """Writes what stands in for an input that is not given."""
     made = writer.value(one.args[0])
     text = writer.fit(made, "", value.dims) if len(made.dims) == len(value.dims) else ""
+    text = writer.number(made.text, one.args[0]) if made.number and not value.dims else text
     text = text or writer.broadcast(made, "", value.dims)
     writer.write(f"if {value.text} is None:")
     writer.write(f"    {value.text} = {text}")
