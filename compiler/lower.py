@@ -239,12 +239,12 @@ def _kinds(outputs: Iterable[ir.Output]) -> dict[str, str]:
         elif one.op == "reduce" and (len(one.args) > 1 or one["reduction"] in ("count", "any", "all")):
             places = ((one.args[-1], "bool"),)
         for arg, kind in places:
-            for source in _sources(arg):
+            for source in sources(arg):
                 kinds.setdefault(source, kind)
     return kinds
 
 
-def _sources(one: Node) -> list[str]:
+def sources(one: Node) -> list[str]:
     """The inputs that a value is a plain copy of (renamed, or chosen by a condition)."""
     found, stack = [], [one]
     while stack:

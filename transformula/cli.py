@@ -167,6 +167,45 @@ def run(**chosen: Any) -> None:
     run_job(Job(**chosen))
 
 
+@command('transformula corrupt bart text_infilling --text "A small cat sat on the warm mat." --seed 1')
+@spec
+@click.argument("name", required=False)
+@options(
+    click.option("--text", multiple=True, help="A text; may be given several times."),
+    click.option("--file", type=PATH, metavar="FILE", help="A file with one text a line."),
+    click.option("--tokenizer", type=PATH, metavar="FOLDER", help="Holds tokenizer.json; without, words are tokens."),
+    click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same result."),
+    click.option(
+        "--example", "first", type=click.IntRange(min=0), default=0, help="The number of the first text; draws depend on it."
+    ),
+    click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="A rate, or the id of a token."),
+    click.option("--whole-words", is_flag=True, help="Mask words as a whole."),
+    click.option("--backend", default="numpy", show_default=True, help="numpy, or torch: they give the same."),
+    config,
+    settings,
+    as_json,
+)
+def corrupt(
+    spec: str, name: str | None, backend: str, config: Path | None, settings: tuple[str, ...], **chosen: Any
+) -> None:
+    """Corrupt texts as a pretraining objective does, and show them before and after.
+
+    SPEC is a .formula file, the name of a shipped spec, or - for standard input; NAME one of its corruptions, by
+    default the first. Pairs are made of texts that follow each other.
+    """
+    from .backends.program import Program, check_backend
+    from .compiler.corruptions import choose
+    from .compiler.driver import compile_graph, load_module
+    from .corrupting import Job, corrupt_job
+
+    check_backend(backend)
+    module = load_module(_spec(spec))
+    compiled = compile_graph(module, _config(config), choose(module, name).name, _settings(settings))
+    said = _settings(chosen.pop("inputs"), "input", "mlm_probability=0.3")
+    said |= {"whole_words": True} if chosen.pop("whole_words") else {}
+    corrupt_job(Program(compiled, backend), Job(inputs=said, **chosen))
+
+
 @command("transformula graph bert --format html -o bert.html")
 @spec
 @options(

@@ -198,13 +198,19 @@ def default(writer: OneText, one: Node, value: Value, truth: bool) -> Value:
     return value
 
 
-def page(compiled: Compiled, edge: Border, backend: str) -> dict[str, object]:
-    """What the templates of all backends say of a corruption."""
+def python_names(edge: Border) -> dict[str, str]:
+    """What `corrupt` calls its inputs and masks: as the spec does, where Python can."""
     spoken = Names((*LIBRARY.names(), *LOCALS))
     named = [*(name for name, _, _ in edge.inputs), *(mask for mask, _ in edge.masks)]
-    python = {one: spoken.name(one, one) for one in sorted(named, key=lambda one: identifier(one) != one)}
+    plain = {one: spoken.name(one, one) for one in named if identifier(one) == one}  # λ' must not take the name of λ
+    return {one: plain.get(one) or spoken.name(one, one) for one in named}
+
+
+def page(compiled: Compiled, edge: Border, backend: str) -> dict[str, object]:
+    """What the templates of all backends say of a corruption."""
+    python = python_names(edge)
     needed = [name for name, _, must in edge.inputs if must]
-    optional = [one for one in named if one not in needed]
+    optional = [one for one in python if one not in needed]
     arguments = [*(f"{python[one]}: Any = None" for one in needed[1:]), *(f"{python[one]}: Any = None" for one in optional)]
     example = [f"{python[one]}=…" for one in needed]
     kind = "NDArray[Any]" if backend == "NumPy" else "Tensor"
