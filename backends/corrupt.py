@@ -39,8 +39,9 @@ def corrupt(
     tokenizer's `all_special_ids`. A text depends on its tokens, the seed and its number only.
     Raises `TransformulaError` for what does not fit: unknown corruptions and inputs, rates that are no shares, ….
     """
-    key = str(spec), name, backend, *(json.dumps(dict(one or {}), sort_keys=True, default=str) for one in (config, settings))
-    program = _program(*key) if not Path(key[0]).is_file() else _made(*key)
+    chosen = [json.dumps(dict(one or {}), sort_keys=True) for one in (config, settings)]
+    make = _made if Path(spec).is_file() else _program  # a file may have changed
+    program = make(str(spec), name, backend, chosen[0], chosen[1])
     if all_special_ids is not None and inputs.get(SPECIAL) is None and SPECIAL in _names(program):
         inputs[SPECIAL] = special_tokens_mask(inputs.get("input_ids", ()), all_special_ids)
     return program.corrupt(**inputs)
@@ -88,7 +89,7 @@ def corrupter(program: Program) -> Callable[..., dict[str, Any]]:
 def _compile(program: Program) -> types.CodeType:
     import builtins
 
-    return builtins.compile(program.source, f"<{program.name}: generated>", "exec")  # type: ignore[no-any-return]
+    return builtins.compile(program.source, f"<{program.name}: generated>", "exec")
 
 
 def _advice(name: str) -> str:

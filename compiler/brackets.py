@@ -10,6 +10,7 @@ from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, TransformulaError
 from . import calls, choices, expressions, ir, joining, lengths, loops, reshape, vectors, wording
 from .ir import Axis
+from .names import MAKERS
 from .values import (
     Builtin,
     Choice,
@@ -135,7 +136,7 @@ def bind_builtin(scope: Scope, base: Builtin, expr: s.Select) -> Builtin:
         elif isinstance(item, s.RestrictItem) and item.new is None:
             name = item.axis
             axis = _bound_index(scope, item, index)
-        elif isinstance(item, s.RenameItem) and base.name in lengths.MAKERS and len(item.old) == len(item.new) == 1:
+        elif isinstance(item, s.RenameItem) and base.name in MAKERS and len(item.old) == len(item.new) == 1:
             name, axis, new = item.old[0], None, item.new[0]
         else:
             raise lengths.no_filter(scope, item)

@@ -11,6 +11,7 @@ from ..grammar import syntax as s
 from ..grammar.diagnostics import Note
 from . import arithmetic, expressions, ir, lengths, ops, products, wording
 from .ir import Axis, Node
+from .names import MAKERS
 from .values import Builtin, Choice, Tensor, Value
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ SIGNATURES = {
     "rank": "rank[expert](x)",
 }
 OTHERS = ("index", "position", "rank", "dropout", "stop")
-NAMES = (*CONSTANTS, *SCALAR, *ops.REDUCTIONS, *DRAWS, *OTHERS, *lengths.MAKERS)
+NAMES = (*CONSTANTS, *SCALAR, *ops.REDUCTIONS, *DRAWS, *OTHERS, *MAKERS)
 
 
 def value(name: str) -> Value | None:
@@ -50,7 +51,7 @@ def value(name: str) -> Value | None:
 
 def call(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Value:
     """The result of a builtin function."""
-    if fn.name in lengths.MAKERS:
+    if fn.name in MAKERS:
         return lengths.call(scope, fn, args, expr)
     for arg in args:
         if arg.name is not None:

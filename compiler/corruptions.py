@@ -78,7 +78,7 @@ def border(graph: Graph, config: Config) -> Border:
     for name, length, needed in inputs:
         if length and length not in masks.values():
             if not needed:
-                raise error("X992", f"{graph.name}: the input `{name}` must be given, for nothing else tells its length")
+                raise error("X992", f"{graph.name}: nothing but the optional input `{name}` tells its length")
             masks[mask_of(name)] = length
     outputs = []
     for out in graph.outputs:
@@ -119,11 +119,15 @@ def _shares(graph: Graph) -> Iterator[str]:
             sides = one.args
         elif one.op == "map" and one["fn"] in ("<", "<=") and _unit(one.args[0]):
             sides = one.args[1:]
-        elif one.op == "map" and one["fn"] == "*" and any(arg.op == "reduce" and arg.kind == "int" for arg in one.args):
+        elif one.op == "map" and one["fn"] == "*" and any(map(_counts, one.args)):
             sides = one.args
         for side in sides:
             found.update(dict.fromkeys(_terms(graph, side)))
     return iter(found)
+
+
+def _counts(one: Node) -> bool:
+    return one.op == "reduce" and one.kind == "int"
 
 
 def _unit(one: Node) -> bool:

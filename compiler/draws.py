@@ -32,8 +32,8 @@ def key(site: str) -> int:
 def uniform(seed: int, site: str, places: Sequence[int | Array]) -> Array:
     """Numbers in (0, 1), one per entry; an entry's number depends on seed, site and its own places only.
 
-    `places` are, for each axis, the places of its entries, or their number for 0, 1, …: an example that stands alone has
-    the place that it has among all.
+    `places` are, for each axis, the places of its entries, or their number for 0, 1, …: an example that stands alone
+    has the place that it has among all.
     """
     start = _mix(np.array((seed % 2**64 + GOLDEN) % 2**64, np.uint64)) ^ np.uint64(key(site))
     state: Array = np.full((1,) * len(places), start)

@@ -98,7 +98,8 @@ def compile_graph(
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
     if chosen.definition.kind == "corruption":  # its numbers decide draws: no pass may round them another way
-        return Compiled(module, made, chosen.name, (pipeline.Stage("formula", lowered(module, made, chosen)),), Ledger())
+        only_one = pipeline.Stage("formula", lowered(module, made, chosen))
+        return Compiled(module, made, chosen.name, (only_one,), Ledger())
     graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, made, shows)), results, rows)
     return staged(module, made, graph, rows or {}, not shows, without, only, until)
 

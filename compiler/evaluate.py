@@ -305,12 +305,12 @@ class Evaluator:
         return draws.draw(one["draw"], aligned, self._numbers(one, full))
 
     def _numbers(self, one: Node, axes: Sequence[Axis]) -> Array:
-        """A uniform number for each entry. Its places go by the axes in an order of their own, the steps of loops first.
+        """A uniform number for each entry, by its places: the steps of loops, the example, then axes by their names.
 
         So it does not matter in which order a formula came by its axes.
         """
         steps = [np.array([self._steps[ident][0]]) for ident in sorted(one.free)]
-        known = sorted(axes, key=lambda axis: (axis.owner is not None or isinstance(axis.size, int), axis.name, axis.tag))
+        known = sorted(axes, key=lambda a: (a.owner is not None or isinstance(a.size, int), a.name, a.tag))
         places = [self.lengths.numbers.get(axis, self.extent(axis)) for axis in known]
         drawn = draws.uniform(self.seed, one["site"], (*steps, *places))
         return align(drawn.reshape(drawn.shape[len(steps) :]), known, axes)

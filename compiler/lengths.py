@@ -26,7 +26,6 @@ from .values import Builtin, Tensor
 if TYPE_CHECKING:
     from .scope import Scope
 
-MAKERS = ("repeat", "sort")
 WRITTEN = {"repeat": "repeat[seq → out](x, n)", "sort": "sort[seq](x, by = u)"}
 
 
@@ -185,10 +184,10 @@ def _makers(definition: s.Definition, name: str) -> Iterator[s.Expr]:
         if isinstance(one, s.Call) and isinstance(one.function, s.Select) and isinstance(one.function.base, s.Name):
             if one.function.base.name == "repeat" and _names(one.function.items, name):
                 yield one
-        elif isinstance(one, s.Select) and any(isinstance(i, s.RestrictItem) and _is(i.new, name) for i in one.items):
-            yield one
-        elif isinstance(one, s.Select) and isinstance(one.base, s.Concat) and _names(one.items[:1], name):
-            yield one
+        elif isinstance(one, s.Select):
+            filters = any(isinstance(item, s.RestrictItem) and _is(item.new, name) for item in one.items)
+            if filters or (isinstance(one.base, s.Concat) and _names(one.items[:1], name)):
+                yield one
 
 
 def _names(items: Sequence[s.Item], name: str) -> bool:
@@ -197,6 +196,18 @@ def _names(items: Sequence[s.Item], name: str) -> bool:
 
 def _is(one: s.Name | None, name: str) -> bool:
     return one is not None and one.name == name
+
+
+def no_name(scope: Scope, item: s.RestrictItem, expr: s.Select) -> TransformulaError:
+    """x[seq if keep], without a name for what is left."""
+    condition = wording.text(item.condition) if item.condition is not None else "…"
+    return scope.fail(
+        "A119",
+        "what is left when a condition chooses entries is a new length, which needs a name",
+        item.span,
+        help=f"For example {wording.text(expr.base)}[{item.axis.name} if {condition} → out] in a corruption. "
+        f"Only reductions and formulas go over a part without a name: sum[{item.axis.name} if {condition}](…).",
+    )
 
 
 def no_filter(scope: Scope, item: s.Item) -> TransformulaError:

@@ -160,11 +160,12 @@ def _compares(node: Node) -> bool:
 
 
 def _no_batch(scope: Scope, param: s.Param) -> None:
+    kind = scope.session.whole
     axes = {name.name: name for name in (param.axes.names if param.axes else ())}
     if "batch" in axes:
         raise scope.fail(
             "S401",
-            "a model speaks of one example",
+            f"a {kind} speaks of one example",
             axes["batch"].span,
             help="Batches and padding are added when the module is compiled; attention_mask is an input of the "
             "generated module already. Remove both. (Objectives may name `batch`.)",
@@ -172,7 +173,7 @@ def _no_batch(scope: Scope, param: s.Param) -> None:
     if (param.alias or param.name) in ORDINARY:
         raise scope.fail(
             "S401",
-            "a model speaks of one example, which has no padding",
+            f"a {kind} speaks of one example, which has no padding",
             param.span,
             help=f"`{param.alias or param.name}` is an input of the generated module already: leave it out here.",
         )

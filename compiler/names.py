@@ -10,6 +10,9 @@ from typing import Any
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Span
 
+MAKERS = ("repeat", "sort")
+"""Functions whose brackets may give an axis a new name."""
+
 
 def parts(root: Any) -> Iterator[Any]:
     """Every syntax object below a syntax object, itself first, without recursion."""

@@ -63,7 +63,7 @@ def on_tensor(scope: Scope, base: Tensor, expr: s.Select) -> Tensor:
             made = _renamed(scope, made, item, expr)
         elif isinstance(item, s.RestrictItem):
             if item.new is None or item.as_index is not None or item.condition is None:
-                raise lengths.no_filter(scope, item)
+                raise lengths.no_name(scope, item, expr)
             made = lengths.filtered(scope, made, _need(scope, made, item.axis, expr), item)
     return made
 
@@ -284,7 +284,7 @@ def fixed(scope: Scope, axis: Axis, item: s.RenameItem) -> int:
     if not isinstance(axis.size, int):
         raise scope.fail(
             "A123",
-            f"`{scope.label(axis)}` has a length of its own per example: it cannot be split, merged or concatenated",
+            f"`{scope.label(axis)}` has a length of its own per example: it cannot be split or merged",
             item.span,
             help="Only axes whose size config gives can.",
         )

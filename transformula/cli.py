@@ -19,6 +19,7 @@ from .options import (
     as_json,
     asked,
     config,
+    corrupting,
     entry,
     generating,
     layout,
@@ -171,15 +172,7 @@ def run(**chosen: Any) -> None:
 @spec
 @click.argument("name", required=False)
 @options(
-    click.option("--text", multiple=True, help="A text; may be given several times."),
-    click.option("--file", type=PATH, metavar="FILE", help="A file with one text a line."),
-    click.option("--tokenizer", type=PATH, metavar="FOLDER", help="Holds tokenizer.json; without, words are tokens."),
-    click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same result."),
-    click.option(
-        "--example", "first", type=click.IntRange(min=0), default=0, help="The number of the first text; draws depend on it."
-    ),
-    click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="A rate, or the id of a token."),
-    click.option("--whole-words", is_flag=True, help="Mask words as a whole."),
+    corrupting,
     click.option("--backend", default="numpy", show_default=True, help="numpy, or torch: they give the same."),
     config,
     settings,

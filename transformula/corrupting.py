@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -101,6 +101,9 @@ class Pieces:
         return f"‹{one}›" if token is None else token.replace("▁", "").replace("Ġ", "") or "␣"
 
 
+Tokens: TypeAlias = Words | Pieces
+
+
 def _named_tokens(folder: Path) -> dict[str, str]:
     """mask_token and its like, as the files beside a tokenizer name them."""
     found: dict[str, str] = {}
@@ -140,6 +143,8 @@ def corrupt_job(program: Program, job: Job) -> None:
         click.echo("warning: no texts: the input is empty", err=True)
         return
     names = [name for name, at, _ in edge.inputs if at and name.endswith("input_ids")]
+    if len(names) > 1 and len(texts) < 2:
+        raise error("R921", f"{program.name} makes a pair of two texts, and there is one", help="Give --text twice.")
     groups = [[texts[(row + place) % len(texts)] for place in range(len(names))] for row in range(len(texts))]
     if len(names) > 1:  # a text, the one that follows it, and another one
         groups = groups[:: 2 if len(names) == 2 else 1][: max(1, len(texts) - 1)]
@@ -165,17 +170,17 @@ def _texts(job: Job) -> Iterator[str]:
     if job.text:
         yield from job.text
     elif job.file is None:
-        raise error("R921", "there is no text to corrupt", help='Give --text "…" (several times if you like), or --file FILE.')
+        raise error("R921", "there is no text to corrupt", help='Give --text "…", several if needed, or --file FILE.')
     else:
         yield from (text for _, text in _lines(job.file.open("rb"), str(job.file)) if text.strip())
 
 
 def _given(
-    edge: Border, names: Sequence[str], rows: Sequence[Sequence[Encoded]], tokens: Words | Pieces, said: Mapping[str, Any]
+    edge: Border, names: Sequence[str], rows: Sequence[Sequence[Encoded]], tokens: Tokens, said: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The inputs of the call: what the tokens tell, ids of special tokens, and what the command line says."""
     made: dict[str, Any] = {name: [row[place].ids for row in rows] for place, name in enumerate(names)}
-    lists = {
+    lists: dict[str, Callable[[Encoded], list[int]]] = {
         "special_tokens_mask": lambda one: one.special,
         "word_ids": lambda one: one.words,
         "sentence_end_mask": lambda one: [int(bool(ENDS.search(tokens.show(token)))) for token in one.ids],
@@ -220,7 +225,12 @@ def _trimmed(name: str, found: Mapping[str, Any], row: int, edge: Border, texts:
 
 
 def _show(
-    number: int, names: Sequence[str], texts: Sequence[Encoded], results: Mapping[str, Any], shown: set[str], tokens: Any
+    number: int,
+    names: Sequence[str],
+    texts: Sequence[Encoded],
+    results: Mapping[str, Any],
+    shown: set[str],
+    tokens: Tokens,
 ) -> None:
     """A line for each text and result, with names in front."""
     width = max(map(len, (*results, *names))) + 2
@@ -238,6 +248,6 @@ def _show(
         click.echo(f"  {name.ljust(width)}{line}")
 
 
-def _told(tokens: Any, one: int, changed: bool) -> str:
+def _told(tokens: Tokens, one: int, changed: bool) -> str:
     text = "·" if one == -100 else tokens.show(one)
     return str(click.style(text, fg="yellow")) if changed else text

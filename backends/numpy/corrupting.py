@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from ...compiler.corruptions import Border, border, planned
-from ...compiler.driver import Compiled
 from ...compiler.draws import key
+from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
 from ...grammar.diagnostics import error
 from ..pages import module_template, tidy
@@ -20,7 +20,10 @@ from .values import Unsupported, Value, transposed
 from .writer import Writer
 
 LIBRARY = Library("transformula.backends.numpy", ("dense", "drawing"))
-LOCALS = ("seed", "example", "pad_token_id", "texts", "given", "made", "one_text", "corrupt", "INPUTS", "MASKS", "OUTPUTS")
+LOCALS = (
+    *("seed", "example", "pad_token_id", "texts", "given", "made", "one_text", "corrupt"),
+    *("INPUTS", "MASKS", "OUTPUTS", "SHARES"),
+)
 
 
 class OneText(Writer):
@@ -32,11 +35,12 @@ class OneText(Writer):
     arange, repeat = "np.arange({0})", "np.repeat({0}, {1})"
     order_of, floor = '{0}.argsort(axis=-1, kind="stable")', "np.floor({0}).astype(np.int64)"
     where = ""  # what a draw is told of its place in memory
-    counts: Mapping[Length, Node] = {}
+    counts: Mapping[Length, Node]
+    counted: dict[object, str]
 
     def begin(self, lengths: Mapping[str, str], counts: Mapping[Length, Node]) -> None:
         """Which lengths have a variable, and which node says how long a new one is."""
-        self.counts, self.counted = counts, dict[Length | str, str](lengths)
+        self.counts, self.counted = counts, dict(lengths.items())
 
     def number(self, text: str, one: Node) -> str:
         """A plain number as a value of the backend."""
@@ -97,7 +101,7 @@ class OneText(Writer):
     def _random(self, one: Node) -> Value:
         own = sorted((axis for axis in one.axes if axis != self.batch), key=lambda axis: (axis.name, axis.tag))
         self.need("uniform")
-        first = [*(self.counters[ident] for ident in sorted(one.free)), *(["example"] if self.batch in one.axes else [])]
+        first = [self.counters[ident] for ident in sorted(one.free)] + ["example"] * (self.batch in one.axes)
         sizes = [self.size(axis) for axis in own]
         text = f"uniform(seed, {key(one['site']):#x}, {_tuple(first)}, {_tuple(sizes)}{self.where})"
         u = self.assigned(one, Value(text, "", tuple(own), wide=True), "u")
@@ -123,7 +127,7 @@ class CorruptionWriter(OneText, ExampleWriter):
     dtype = "np.float64"
 
     def __init__(self, graph: Graph, names: Names) -> None:
-        super().__init__(graph, names, None, {})
+        super().__init__(graph, names, None, {})  # a corruption has no parameters
 
 
 def _tuple(parts: Sequence[str]) -> str:
@@ -211,7 +215,7 @@ def page(compiled: Compiled, edge: Border, backend: str) -> dict[str, object]:
     python = python_names(edge)
     needed = [name for name, _, must in edge.inputs if must]
     optional = [one for one in python if one not in needed]
-    arguments = [*(f"{python[one]}: Any = None" for one in needed[1:]), *(f"{python[one]}: Any = None" for one in optional)]
+    arguments = [f"{python[one]}: Any = None" for one in (*needed[1:], *optional)]
     example = [f"{python[one]}=…" for one in needed]
     kind = "NDArray[Any]" if backend == "NumPy" else "Tensor"
     seeded = ["*", "seed: int = 0", "example: Any = None", f"pad_token_id: int = {edge.pad}"]

@@ -54,7 +54,8 @@ def whole(name: str, x: Any) -> NDArray[np.int64]:
     x = np.asarray(x)
     if (x == np.iinfo(np.int64).min).any() or (x.dtype.kind == "f" and not np.isfinite(x).all()):
         raise ValueError(f"{name} reads an entry that does not exist")
-    return x.astype(np.int64)
+    found: NDArray[np.int64] = x.astype(np.int64)
+    return found
 
 
 class Texts:
@@ -115,7 +116,8 @@ class Texts:
         if given is None:
             return [None] * self.batch
         x = np.asarray(given)
-        if x.ndim > 1 or (x.ndim == 1 and len(x) != self.batch) or x.dtype.kind not in "biuf" or not np.isfinite(x).all():
+        fits = x.ndim == 0 or (x.ndim == 1 and len(x) == self.batch)
+        if not fits or x.dtype.kind not in "biuf" or not np.isfinite(x).all():
             raise ValueError(f"{name} is a number, or one for each of {self.batch} texts, and not {given!r}"[:200])
         if share and not ((x >= 0) & (x <= 1)).all():
             raise ValueError(f"{name} is a share between 0 and 1, and not {given!r}"[:200])
@@ -151,7 +153,8 @@ def as_texts(name: str, given: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_
         real = np.ones(x.shape, bool)
     else:
         rows = [np.asarray(one if len(one) else np.zeros(0, np.int64)) for one in given]
-        real = np.arange(max((len(one) for one in rows), default=0)) < np.array([[len(one)] for one in rows]).reshape(-1, 1)
+        counts = np.array([len(one) for one in rows], np.int64)
+        real = np.arange(counts.max(initial=0)) < counts[:, None]
         x = np.zeros(real.shape, np.result_type(np.int64, *rows))
         for at, one in enumerate(rows):
             x[at, : len(one)] = one

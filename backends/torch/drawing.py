@@ -24,14 +24,16 @@ def signed(x: int) -> int:
 
 def shifted(x: Tensor, by: int) -> Tensor:
     """The bits moved to the right, with zeros from the left."""
-    return (x >> by) & (2 ** (64 - by) - 1)
+    kept: int = 2 ** (64 - by) - 1
+    return (x >> by) & kept
 
 
 def mixed(x: Tensor) -> Tensor:
     """splitmix64's finaliser."""
     x = (x ^ shifted(x, 30)) * signed(0xBF58476D1CE4E5B9)
     x = (x ^ shifted(x, 27)) * signed(0x94D049BB133111EB)
-    return x ^ shifted(x, 31)
+    y: Tensor = x ^ shifted(x, 31)
+    return y
 
 
 def uniform(seed: int, site: int, first: Sequence[int], sizes: Sequence[int], device: Any) -> Tensor:
@@ -41,7 +43,8 @@ def uniform(seed: int, site: int, first: Sequence[int], sizes: Sequence[int], de
         state = mixed(state + signed((int(place) + 1) * GOLDEN))
     for size in sizes:
         state = mixed(state[..., None] + torch.arange(1, size + 1, device=device) * signed(GOLDEN))
-    return (shifted(mixed(state), 12).double() + 0.5) / 2.0**52
+    drawn: Tensor = (shifted(mixed(state), 12).double() + 0.5) / 2.0**52
+    return drawn
 
 
 def chosen(x: Tensor, *index: Tensor | int) -> Tensor:
@@ -62,7 +65,8 @@ def whole(name: str, x: Any) -> Tensor:
     x = torch.as_tensor(x)
     if bool((x == torch.iinfo(torch.int64).min).any()) or not bool(torch.isfinite(x.double()).all()):
         raise ValueError(f"{name} reads an entry that does not exist")
-    return x.long()
+    found: Tensor = x.long()
+    return found
 
 
 class Texts:
@@ -162,8 +166,8 @@ def as_texts(name: str, given: Any, device: Any) -> tuple[Tensor, Tensor]:
         real = torch.ones_like(x, dtype=torch.bool)
     else:
         rows = [torch.as_tensor(one, device=device) for one in given]
-        width = max((len(one) for one in rows), default=0)
-        real = torch.arange(width, device=device) < torch.tensor([[len(one)] for one in rows], device=device).reshape(-1, 1)
+        counts = torch.tensor([len(one) for one in rows], dtype=torch.int64, device=device)
+        real = torch.arange(max((len(one) for one in rows), default=0), device=device) < counts[:, None]
         x = torch.zeros(real.shape, dtype=torch.float64, device=device)
         for at, one in enumerate(rows):
             x[at, : len(one)] = one

@@ -18,7 +18,7 @@ from tests.compiler import test_dropout, zoo
 from tests.compiler.spec_tools import Array, rng
 from transformula.backends.program import Program, compile
 from transformula.backends.torch.loading import fill
-from transformula.compiler import draws, reference
+from transformula.compiler import reference
 from transformula.compiler.evaluate import Evaluator, align
 from transformula.compiler.ir import Node
 
