@@ -160,7 +160,7 @@ class Pricer:
             return 2 * every, 2 * every
         if one.op == "kernel":
             return self._inside(one)
-        if one.op == "rank":
+        if one.op in ("rank", "order"):
             return every * max(1, math.ceil(math.log2(max(2, self.sizes.extent(one["axis"]))))), 0
         if one.op == "reduce":
             return every * (2 if one["reduction"] == "norm" else 1), 0

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ..grammar.diagnostics import InternalError
 from . import draws, ops
 from .ir import Axis, Length, Node, walk
-from .reductions import REDUCE
+from .reductions import REDUCE, bounded
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -69,7 +69,7 @@ class Evaluator:
         if isinstance(axis.size, int):
             return axis.size
         if axis.size.made is not None:
-            return int(np.max(self(axis.size.made), initial=0))
+            return bounded(int(np.max(self(axis.size.made), initial=0)), axis)
         if axis.size.name not in self.lengths.size:
             raise InternalError(f"no size is known for the length {axis.size.name}")
         return self.lengths.size[axis.size.name]

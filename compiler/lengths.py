@@ -123,7 +123,20 @@ def call(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Tens
         return _sorted(value, other, axis, fn.new)
     if fn.new is None:
         raise scope.fail("A119", "a repetition makes a new length", written.span, help=f"Write {WRITTEN['repeat']}.")
-    return repeated(scope, value, axis, other, fn.new, args[1].value)
+    return repeated(scope, value, axis, _whole(scope, other, args[1].value), fn.new, args[1].value)
+
+
+def _whole(scope: Scope, times: Tensor, written: s.Expr) -> Tensor:
+    """How often: a whole number, and nothing less than 0."""
+    if times.node.kind == "real":
+        raise scope.fail(
+            "I802",
+            "an entry is repeated a whole number of times, and this value need not be one",
+            written.span,
+            help="Round it: floor(…), or divide with //.",
+        )
+    node = times.node if times.node.kind == "int" else ir.apply("floor", times.node)
+    return Tensor(ir.apply("max", node, ir.const(0)))
 
 
 def _sorted(value: Tensor, by: Tensor, axis: Axis, new: s.Name | None) -> Tensor:

@@ -41,6 +41,9 @@ def choose_entry(module: Module, name: str | None) -> Entry:
     own = [n for n in known if n in module.own and module.entries[n].definition.kind == "model"]
     if own or known:
         return module.entries[(own or known)[0]]
+    corrupting = module.of_kind("corruption")
+    if corrupting:
+        return corrupting[0]
     raise error(
         "N231",
         f"{module.name} has no model to compile",

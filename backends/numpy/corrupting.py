@@ -58,7 +58,8 @@ class OneText(Writer):
         if axis.size not in self.counted:
             count = self.value(self.counts[axis.size])
             name = self.counted[axis.size] = self.names.fresh(f"n_{axis.size}")
-            self.write(f"{name} = int({count.text})")
+            self.need("counted")
+            self.write(f"{name} = counted({count.text})")
         return self.counted[axis.size]
 
     def visible(self, axes: Iterable[Axis], lead: str, dims: tuple[Axis, ...]) -> list[str]:

@@ -49,6 +49,16 @@ def chosen(x: NDArray[Any], *index: Any) -> NDArray[Any]:
     return np.where(np.reshape(bad, np.shape(bad) + (1,) * (found.ndim - np.ndim(bad))), none, found).astype(x.dtype)
 
 
+MOST = 2**24
+
+
+def counted(n: Any) -> int:
+    """How long a new text is; ValueError where that is no text any more."""
+    if int(n) > MOST:
+        raise ValueError(f"a result would have {int(n):,} entries, and {MOST:,} are the most")
+    return int(n)
+
+
 def whole(name: str, x: Any) -> NDArray[np.int64]:
     """A result as whole numbers; ValueError where it reads an entry that does not exist."""
     x = np.asarray(x)

@@ -60,6 +60,16 @@ def chosen(x: Tensor, *index: Tensor | int) -> Tensor:
     return found.masked_fill(bad.reshape(bad.shape + (1,) * (found.dim() - bad.dim())), none)
 
 
+MOST = 2**24
+
+
+def counted(n: Any) -> int:
+    """How long a new text is; ValueError where that is no text any more."""
+    if int(n) > MOST:
+        raise ValueError(f"a result would have {int(n):,} entries, and {MOST:,} are the most")
+    return int(n)
+
+
 def whole(name: str, x: Any) -> Tensor:
     """A result as whole numbers; ValueError where it reads an entry that does not exist."""
     x = torch.as_tensor(x)
