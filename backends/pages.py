@@ -8,8 +8,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 
 @cache
-def module_template(backend: str) -> Template:
-    """backends/NAME/templates/module.py.j2; a value that is missing is an error."""
+def module_template(backend: str, kind: str = "module") -> Template:
+    """backends/NAME/templates/module.py.j2, or that of another kind of file; a value that is missing is an error."""
     made = Environment(
         loader=PackageLoader(f"transformula.backends.{backend}"),
         undefined=StrictUndefined,
@@ -17,7 +17,7 @@ def module_template(backend: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return made.get_template("module.py.j2")
+    return made.get_template(f"{kind}.py.j2")
 
 
 def tidy(text: str) -> str:

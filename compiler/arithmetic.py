@@ -356,6 +356,8 @@ def no_table(scope: Scope, values: list[Tensor], exprs: list[s.Node], expr: s.No
     if not (only[0] and only[1]) or all(index_only(one.node) for one in values):
         return
     names = [[scope.label(a) for a in own] for own in only]
+    if set(names[0]) & set(names[1]):
+        check_extents(scope, values, expr)
     axes = ", ".join(dict.fromkeys(scope.label(a) for own in sides for a in own))
     advice = f"If you want the table, declare it in a `where`: t[{axes}] = {text(expr)}."
     first, second = only[0][0], only[1][0]

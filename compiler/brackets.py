@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, TransformulaError
-from . import calls, choices, expressions, ir, joining, loops, reshape, vectors, wording
+from . import calls, choices, expressions, ir, joining, lengths, loops, reshape, vectors, wording
 from .ir import Axis
+from .names import MAKERS
 from .values import (
     Builtin,
     Choice,
@@ -91,7 +92,7 @@ def _positional(
         axis = item.axis
         condition = None if item.condition is None else _condition(scope, item.condition)
     else:
-        raise later(scope, item)
+        raise lengths.no_filter(scope, item)
     if not free:
         definition = base.entry.definition
         heads = [one.axis.name for one in definition.axes]
@@ -106,18 +107,6 @@ def _positional(
     formal = axis.name if axis.name in free else free[0]
     free.remove(formal)
     return formal, axis, condition
-
-
-def later(scope: Scope, item: s.Item) -> TransformulaError:
-    """What belongs to a later version, or is no axis at all."""
-    if isinstance(item, s.RenameItem | s.RestrictItem) and (isinstance(item, s.RenameItem) or item.new is not None):
-        return scope.fail(
-            "X990",
-            "results of another length are for corruptions, which this version cannot compile yet",
-            item.span,
-            help="Make them before the model and hand the result in as an input.",
-        )
-    return scope.fail("A119", "an axis is expected here", item.span, help="Write its name, like sum[seq](x).")
 
 
 def _condition(scope: Scope, expr: s.Expr) -> Tensor | None:
@@ -140,14 +129,17 @@ def axis_name(scope: Scope, expr: s.Expr, example: str) -> s.Name:
 def bind_builtin(scope: Scope, base: Builtin, expr: s.Select) -> Builtin:
     """sum[key](…), mean[seq if c](…), sum[r: key if r ≤ i](…)."""
     axes, names, restrict, index = list(base.axes), list(base.written), list(base.restrict), list(base.index)
+    new = base.new
     for item in expr.items:
         if isinstance(item, s.PlainItem):
             name, axis = axis_name(scope, item.value, f"{base.name}[seq](x)"), None
         elif isinstance(item, s.RestrictItem) and item.new is None:
             name = item.axis
             axis = _bound_index(scope, item, index)
+        elif isinstance(item, s.RenameItem) and base.name in MAKERS and len(item.old) == len(item.new) == 1:
+            name, axis, new = item.old[0], None, item.new[0]
         else:
-            raise later(scope, item)
+            raise lengths.no_filter(scope, item)
         axis = axis or scope.axis(name.name)
         if axis is None:
             axis = _seen_axis(scope, name)
@@ -160,7 +152,7 @@ def bind_builtin(scope: Scope, base: Builtin, expr: s.Select) -> Builtin:
             condition = _condition(inner, item.condition)
             if condition is not None:
                 restrict.append((axis, condition))
-    return Builtin(base.name, tuple(axes), tuple(restrict), tuple(index), tuple(names))
+    return Builtin(base.name, tuple(axes), tuple(restrict), tuple(index), tuple(names), new)
 
 
 def _bound_index(scope: Scope, item: s.RestrictItem, index: list[tuple[str, Axis]]) -> Axis | None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note
-from . import arithmetic, expressions, ir, ops, products, wording
+from . import arithmetic, expressions, ir, lengths, ops, products, wording
 from .ir import Axis, Node
+from .names import MAKERS
 from .values import Builtin, Choice, Tensor, Value
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ CONSTANTS: dict[str, Value] = {
 }
 SCALAR = ("exp", "log", "sqrt", "erf", "tanh", "sin", "cos", "abs", "floor", "ceil", "sign")
 DRAWS = {"bernoulli": (1, "bool"), "uniform": (2, "real"), "randint": (2, "int"), "sample": (1, "int")}
-LATER = ("sort", "repeat", "spans")
 SIGNATURES = {
     "bernoulli": "bernoulli[seq](p)",
     "uniform": "uniform[seq](low, high)",
@@ -39,7 +39,7 @@ SIGNATURES = {
     "rank": "rank[expert](x)",
 }
 OTHERS = ("index", "position", "rank", "dropout", "stop")
-NAMES = (*CONSTANTS, *SCALAR, *ops.REDUCTIONS, *DRAWS, *OTHERS, *LATER)
+NAMES = (*CONSTANTS, *SCALAR, *ops.REDUCTIONS, *DRAWS, *OTHERS, *MAKERS)
 
 
 def value(name: str) -> Value | None:
@@ -51,6 +51,8 @@ def value(name: str) -> Value | None:
 
 def call(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Value:
     """The result of a builtin function."""
+    if fn.name in MAKERS:
+        return lengths.call(scope, fn, args, expr)
     for arg in args:
         if arg.name is not None:
             raise scope.fail(
@@ -59,13 +61,6 @@ def call(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Valu
                 arg.span,
                 help=f"Write the value alone: {fn.name}({arg.value.span.text}).",
             )
-    if fn.name in LATER:
-        raise scope.fail(
-            "X990",
-            f"`{fn.name}` makes a result of another length, which this version cannot compile yet",
-            expr.function.span,
-            help="It is for corruptions of the text, which are made before the model: hand the result in as an input.",
-        )
     if fn.name in ("index", "position"):
         return _place(scope, fn.name, args, expr)
     if fn.name in ops.REDUCTIONS and (fn.axes or fn.name not in ("max", "min") or len(args) < 2):

@@ -71,7 +71,7 @@ def check_module(module: Module, config: Config, trace: bool = False, found: Ite
 
 def _own(module: Module) -> list[Entry]:
     """The definitions of the file, and the models and objectives that it takes over: changes may break them."""
-    whole = ("model", "objective")
+    whole = ("model", "objective", "corruption")
     found = [module.entries[name] for name in module.own if name in module.entries]
     found = [one for one in found if one.definition.kind not in whole]
     taken = (
@@ -104,7 +104,7 @@ def _caught(entry: Entry, config: Config, session: Session) -> list[Diagnostic]:
     own = Session(session.module, config, trace=session.trace, work=session.work, shared=session.shared)
     told: list[Diagnostic] = []
     try:
-        if entry.definition.kind in ("model", "objective"):
+        if entry.definition.kind in ("model", "objective", "corruption"):
             written = session.module.written.get(entry.name)
             if written is not None and written.of is not None and written.kind == "objective":  # its model is checked
                 under = session.module.entries[written.of.name].definition

@@ -162,7 +162,7 @@ class Pricer:
             return self.entries(union(one.args)), 0
         if one.op == "kernel":
             return self._inside(one)
-        if one.op == "rank":
+        if one.op in ("rank", "order"):
             return every * max(1, math.ceil(math.log2(max(2, self.sizes.extent(one["axis"]))))), 0
         if one.op == "reduce":
             return every * (2 if one["reduction"] == "norm" else 1), 0

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+GOLDEN = 0x9E3779B97F4A7C15
 
 
 def _mix(value: Array) -> Array:
@@ -23,16 +24,25 @@ def _mix(value: Array) -> Array:
     return np.asarray(value ^ (value >> np.uint64(31)))
 
 
-def uniform(seed: int, site: str, shape: Sequence[int]) -> Array:
-    """Numbers in (0, 1), one per entry of `shape`; an entry's number depends on seed, site and its own indices only."""
-    digest = hashlib.sha256(f"{seed}/{site}".encode()).digest()
-    state: Array = np.full((1,) * len(shape), np.frombuffer(digest[:8], np.uint64)[0])
-    for axis, count in enumerate(shape):
+def key(site: str) -> int:
+    """The number of a site: the first 64 bits of its hash."""
+    return int.from_bytes(hashlib.sha256(site.encode()).digest()[:8], "little")
+
+
+def uniform(seed: int, site: str, places: Sequence[int | Array]) -> Array:
+    """Numbers in (0, 1), one per entry; an entry's number depends on seed, site and its own places only.
+
+    `places` are, for each axis, the places of its entries, or their number for 0, 1, …: an example that stands alone
+    has the place that it has among all.
+    """
+    start = _mix(np.array((seed % 2**64 + GOLDEN) % 2**64, np.uint64)) ^ np.uint64(key(site))
+    state: Array = np.full((1,) * len(places), start)
+    for axis, place in enumerate(places):
+        at = np.arange(place, dtype=np.uint64) if isinstance(place, int) else np.asarray(place).astype(np.uint64)
         with np.errstate(over="ignore"):
-            step = (np.arange(count, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-            state = _mix(state + step.reshape([-1 if a == axis else 1 for a in range(len(shape))]))
-    state = np.broadcast_to(_mix(state), tuple(shape))
-    result: Array = ((state >> np.uint64(11)).astype(float) + 0.5) / 2.0**53
+            step = (at + np.uint64(1)) * np.uint64(GOLDEN)
+            state = _mix(state + step.reshape([-1 if a == axis else 1 for a in range(len(places))]))
+    result: Array = ((_mix(state) >> np.uint64(12)).astype(float) + 0.5) / 2.0**52  # exact: never 0, never 1
     return result
 
 
@@ -48,7 +58,7 @@ def draw(kind: str, args: Sequence[Array], u: Array) -> Array:
         case "uniform":
             return np.asarray(args[0] + u * (args[1] - args[0]))
         case "randint":
-            return np.asarray(np.floor(args[0] + u * (args[1] - args[0])))
+            return np.asarray(args[0] + np.floor(u * (args[1] - args[0])))
         case "sample":
             return np.asarray((args[0] - np.log(-np.log(u))).argmax(axis=-1).astype(float))
         case "dropout":

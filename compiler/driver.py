@@ -44,6 +44,11 @@ class Compiled:
     gradients: tuple[Compiled, ...] | None = None  # its objectives from inputs on, differentiated, if asked for
 
     @property
+    def kind(self) -> str:
+        """What it is: a model, an objective or a corruption."""
+        return self.module.entries[self.entry].definition.kind if self.entry in self.module.entries else "objective"
+
+    @property
     def formula(self) -> Graph:
         """The graph as the spec says it, before any pass: its meaning."""
         return self.stages[0].graph
@@ -95,6 +100,9 @@ def compile_graph(
     chosen = lower.choose_entry(module, entry)
     if chosen.definition.kind == "objective":
         return _objective(module, made, chosen, results, without, only, until)
+    if chosen.definition.kind == "corruption":  # its numbers decide draws: no pass may round them another way
+        only_one = pipeline.Stage("formula", lowered(module, made, chosen))
+        return Compiled(module, made, chosen.name, (only_one,), Ledger())
     graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, made, shows)), results, rows)
     return staged(module, made, graph, rows or {}, not shows, without, only, until)
 

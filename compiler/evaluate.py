@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ..grammar.diagnostics import InternalError
 from . import draws, ops
 from .ir import Axis, Length, Node, union, walk
-from .reducing import REDUCE, settled
+from .reducing import REDUCE, bounded, settled
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -34,6 +34,7 @@ class Lengths:
     count: dict[str, Array] = field(default_factory=dict)
     visible: dict[str, Array] = field(default_factory=dict)
     numbered: str = ""  # the length that given position ids belong to, if there are several
+    numbers: Mapping[Axis, Array] = field(default_factory=dict)  # what draws take for places along an axis: the batch
 
 
 class Evaluator:
@@ -67,6 +68,8 @@ class Evaluator:
         """The number of stored entries along an axis."""
         if isinstance(axis.size, int):
             return axis.size
+        if axis.size.made is not None:
+            return bounded(int(np.max(self(axis.size.made), initial=0)), axis)
         if axis.size.name not in self.lengths.size:
             raise InternalError(f"no size is known for the length {axis.size.name}")
         return self.lengths.size[axis.size.name]
@@ -114,9 +117,11 @@ class Evaluator:
 
     def _size(self, one: Node, args: list[Array]) -> Array:
         length = one["axis"].size
-        return self._count(length) if one.axes else np.asarray(float(self.lengths.size[length.name]))
+        return self._count(length) if one.axes else np.asarray(float(self.extent(one["axis"])))
 
     def _count(self, length: Length) -> Array:
+        if length.made is not None:
+            return self(length.made)
         return np.asarray(self.lengths.count[length.name], float)
 
     # ------------------------------------------------------------------------------------------- entry by entry
@@ -167,12 +172,13 @@ class Evaluator:
         result: tuple[Array, tuple[Axis, ...]] | None = None
         for axis in dict.fromkeys((*over, *have)):
             size, owner = axis.size, axis.owner
-            if not isinstance(size, Length) or owner is None or size.name not in self.lengths.visible:
+            if not isinstance(size, Length) or owner is None:
                 continue
+            known = size.made is not None or size.name in self.lengths.visible
             if hidden and owner not in over and owner not in have:  # the same for all owners
                 continue
-            if axis in over or owner in over:
-                visible, axes = self._exists(size) if hidden else self.lengths.visible[size.name], (owner, axis)
+            if (axis in over or owner in over) and (hidden or known):
+                visible, axes = self._exists(size) if hidden else self._seen_of(axis, size), (owner, axis)
                 if result is not None:
                     both = tuple(dict.fromkeys((*result[1], *axes)))
                     visible = align(result[0], result[1], both) & align(visible, axes, both)
@@ -187,6 +193,12 @@ class Evaluator:
         axis = one["axis"]
         shape = tuple(self.extent(a) for a in one.axes)
         return np.broadcast_to(self.lengths.visible.get(axis.size.name, np.asarray(True)), shape)
+
+    def _seen_of(self, axis: Axis, size: Length) -> Array:
+        """Which entries of each owner may be seen."""
+        if size.made is None:
+            return self.lengths.visible[size.name]
+        return np.asarray(np.arange(self.extent(axis)) < self._count(size)[..., None])
 
     def _contract(self, one: Node, args: list[Array]) -> Array:
         return self._product(one, args, self.seen(one["over"], union(one.args)))
@@ -276,6 +288,22 @@ class Evaluator:
             return np.ones(len(places[0]), bool)
         return places[among.index(one["axis"])].astype(float)
 
+    def _order(self, one: Node, args: list[Array]) -> Array:
+        at = one.axes.index(one["axis"])
+        seen = self.seen([one["axis"]], one.axes)
+        value = args[0] if seen is None else np.where(align(seen[0], seen[1], one.axes), args[0], np.inf)
+        return np.argsort(value, axis=at, kind="stable").astype(float)
+
+    def _repeat(self, one: Node, args: list[Array]) -> Array:
+        at = one.args[0].axes.index(one["axis"])
+        times = np.moveaxis(args[0], at, -1)
+        seen = self.seen([one["axis"]], one.args[0].axes)
+        if seen is not None:
+            times = np.where(np.moveaxis(align(seen[0], seen[1], one.args[0].axes), at, -1), times, 0)
+        places = np.arange(self.extent(one["into"]))
+        ends = np.cumsum(times, axis=-1)
+        return np.moveaxis((ends[..., None, :] <= places[:, None]).sum(-1).astype(float), -1, at)
+
     def _pick(self, one: Node, args: list[Array]) -> Array:
         indices = [(value, arg.axes) for value, arg in zip(args[1:], one.args[1:], strict=True)]
         return self._chosen(args[0], one.args[0].axes, one["keys"], indices, one.axes)
@@ -325,23 +353,29 @@ class Evaluator:
         if one.get("picked") is not None:
             return self._rows_drawn(one, args)
         full = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
-        shape = tuple(self.extent(axis) for axis in full)
         aligned = [align(value, arg.axes, full) for value, arg in zip(args, one.args, strict=True)]
-        return draws.draw(one["draw"], aligned, draws.uniform(self.seed, self._site(one), shape))
+        return draws.draw(one["draw"], aligned, self._numbers(one, full))
+
+    def _numbers(self, one: Node, axes: Sequence[Axis]) -> Array:
+        """A uniform number for each entry, by its places: the steps of loops, the example, then axes by their names.
+
+        So it does not matter in which order a formula came by its axes.
+        """
+        steps = [np.array([self._steps[ident][0]]) for ident in sorted(one.free)]
+        known = sorted(axes, key=lambda a: (a.owner is not None or isinstance(a.size, int), a.name, a.tag))
+        places = [self.lengths.numbers.get(axis, self.extent(axis)) for axis in known]
+        drawn = draws.uniform(self.seed, one["site"], (*steps, *places))
+        return align(drawn.reshape(drawn.shape[len(steps) :]), known, axes)
 
     def _rows_drawn(self, one: Node, args: list[Array]) -> Array:
         """A dropout of some rows: the numbers of these rows out of those that are drawn for all."""
         all_axes = one["drawn"]
-        numbers = draws.uniform(self.seed, self._site(one), tuple(self.extent(axis) for axis in all_axes))
+        numbers = self._numbers(one, all_axes)
         keys = one["picked"] if isinstance(one["picked"], tuple) else (one["picked"],)
         places = [(value, arg.axes) for value, arg in zip(args[2:], one.args[2:], strict=True)]
         chosen = self._chosen(numbers, all_axes, keys, places, one.axes)
         aligned = [align(value, arg.axes, one.axes) for value, arg in zip(args[:2], one.args, strict=False)]
         return draws.draw(one["draw"], aligned, chosen)
-
-    def _site(self, one: Node) -> str:
-        steps = "".join(f"@{self._steps[ident][0]}" for ident in sorted(one.free))
-        return f"{one['site']}{steps}"
 
     def _loop(self, one: Node, args: list[Array]) -> list[list[Array]]:
         ident, slots, start = one["loop"], one["slots"], one["start"]

@@ -28,6 +28,9 @@ Core operations and their attributes (every one is a pure function of its argume
                                nobody is; a number out of range adds to nothing: what picking is undone by
     selected among axis into   the places along `axis` of the entries among axes at which the argument holds, in order, along
                                an axis as long as they are many; without an axis: true, that the place counts
+    order axis                 the place of the i-th smallest entry along the axis (ties: by order)
+    repeat axis into           the place along the axis of each entry of a new length, where it stands as often as the
+                               argument says
     random draw site steps     a draw, new at each step of the loops in `steps`; arguments are its parameters; with
                                picked, drawn: a dropout of the rows at its last arguments, of what is drawn for all
     counter loop               the step number inside a loop
@@ -67,6 +70,7 @@ from .making import (
     kernel,
     loop,
     merge,
+    order,
     past,
     pick,
     position,
@@ -76,6 +80,7 @@ from .making import (
     renamed,
     scatter,
     selected,
+    repeat,
     size,
     split,
     state,
@@ -133,6 +138,7 @@ __all__ = [
     "loop",
     "merge",
     "node",
+    "order",
     "ordered",
     "past",
     "pick",
@@ -144,6 +150,7 @@ __all__ = [
     "renamed",
     "scatter",
     "selected",
+    "repeat",
     "size",
     "split",
     "state",

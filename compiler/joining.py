@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
-from . import arithmetic, expressions, ir, reshape, wording
+from . import arithmetic, expressions, ir, lengths, reshape, wording
 from .ir import Axis
 from .values import (
     Tensor,
@@ -43,14 +43,16 @@ def joined(scope: Scope, base: s.Concat, expr: s.Select) -> Tensor:
         )
     parts = [expressions.tensor(scope, expressions.lower(scope, one), one) for one in base.parts]
     along: list[Axis | None] = []
-    total = 0
     for part, written in zip(parts, base.parts, strict=True):
         axis = _along(scope, part, written, item)
         if part.node.kind == "bool" and any(p.node.kind != "bool" for p in parts):
             raise arithmetic.truth_as_number(scope, written)
         along.append(axis)
-        total += 1 if axis is None else reshape.fixed(scope, axis, item)
     _all_there(scope, parts, base, item)
+    if any(axis is not None and axis.ragged for axis in along):
+        made = lengths.joined(scope, parts, along, item)
+        return made if len(expr.items) == 1 else reshape.on_tensor(scope, made, replace(expr, items=expr.items[1:]))
+    total = sum(1 if axis is None else reshape.fixed(scope, axis, item) for axis in along)
     known = scope.axis(item.new[0].name)
     if known is not None and known.size != total:
         told = " + ".join("1" if axis is None else str(axis.size) for axis in along)

@@ -33,13 +33,17 @@ def choose_entry(module: Module, name: str | None) -> Entry:
     """The model or objective to compile: the named one, else the first model of the spec's own file."""
     known = entries(module)
     if name is not None:
-        if name not in known:
-            advice = did_you_mean(name, known) or f"It has {', '.join(known)}."
+        every = [*known, *(one.name for one in module.of_kind("corruption"))]
+        if name not in every:
+            advice = did_you_mean(name, every) or f"It has {', '.join(every)}."
             raise error("N230", f"{module.name} has no model or objective `{name}`", help=advice)
         return module.entries[name]
     own = [n for n in known if n in module.own and module.entries[n].definition.kind == "model"]
     if own or known:
         return module.entries[(own or known)[0]]
+    corrupting = module.of_kind("corruption")
+    if corrupting:
+        return corrupting[0]
     raise error(
         "N231",
         f"{module.name} has no model to compile",
@@ -59,6 +63,7 @@ def lower_entry(
     session = session or Session(entry.module, config)
     session.shows = frozenset(shows)
     definition = entry.definition
+    session.whole = definition.kind
     objective = definition.kind == "objective"
     session.batch = None if objective else batch
     scope = Scope(session, config, entry.module, entry, lifted=frozenset() if objective else frozenset({batch}))
@@ -159,11 +164,12 @@ def _compares(node: Node) -> bool:
 
 
 def _no_batch(scope: Scope, param: s.Param) -> None:
+    kind = scope.session.whole
     axes = {name.name: name for name in (param.axes.names if param.axes else ())}
     if "batch" in axes:
         raise scope.fail(
             "S401",
-            "a model speaks of one example",
+            f"a {kind} speaks of one example",
             axes["batch"].span,
             help="Batches and padding are added when the module is compiled; attention_mask is an input of the "
             "generated module already. Remove both. (Objectives may name `batch`.)",
@@ -171,7 +177,7 @@ def _no_batch(scope: Scope, param: s.Param) -> None:
     if (param.alias or param.name) in ORDINARY:
         raise scope.fail(
             "S401",
-            "a model speaks of one example, which has no padding",
+            f"a {kind} speaks of one example, which has no padding",
             param.span,
             help=f"`{param.alias or param.name}` is an input of the generated module already: leave it out here.",
         )
@@ -238,12 +244,12 @@ def _kinds(outputs: Iterable[ir.Output]) -> dict[str, str]:
         elif one.op == "reduce" and (len(one.args) > 1 or one["reduction"] in ("count", "any", "all")):
             places = ((one.args[-1], "bool"),)
         for arg, kind in places:
-            for source in _sources(arg):
+            for source in sources(arg):
                 kinds.setdefault(source, kind)
     return kinds
 
 
-def _sources(one: Node) -> list[str]:
+def sources(one: Node) -> list[str]:
     """The inputs that a value is a plain copy of (renamed, or chosen by a condition)."""
     found, stack = [], [one]
     while stack:

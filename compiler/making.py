@@ -200,6 +200,17 @@ def selected(condition: Node, among: Iterable[Axis], axis: Axis | None, into: Ax
     return node("selected", (condition,), (into,), kind, among=tuple(among), axis=axis, into=into)
 
 
+def order(key: Node, axis: Axis) -> Node:
+    """The place of the i-th smallest key along the axis, equal ones by their order."""
+    return node("order", (key,), key.axes, "int", axis=axis)
+
+
+def repeat(times: Node, axis: Axis, into: Axis) -> Node:
+    """For each entry of `into` its place along the axis, where entry i stands times[i] times."""
+    axes = tuple(into if one == axis else one for one in times.axes)
+    return node("repeat", (times,), axes, "int", axis=axis, into=into)
+
+
 def counter(loop: int) -> Node:
     """The number of the step inside a loop."""
     return node("counter", kind="int", loop=loop)

@@ -10,6 +10,9 @@ from typing import Any
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Span
 
+MAKERS = ("repeat", "sort")
+"""Functions whose brackets may give an axis a new name."""
+
 
 def parts(root: Any) -> Iterator[Any]:
     """Every syntax object below a syntax object, itself first, without recursion."""
@@ -46,10 +49,14 @@ def mentioned(definition: s.Definition) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def renames(definition: s.Definition) -> tuple[s.RenameItem, ...]:
-    """The renames [a → b] of a definition's text; [u; v][a → b] makes an axis of another size and is none."""
+    """The renames [a → b] of a definition's text; [u; v][a → b] and repeat[a → b](…) make another size and are none."""
     found = tuple(parts((definition.outputs, definition.body)))
-    joins = [one.items[0] for one in found if isinstance(one, s.Select) and isinstance(one.base, s.Concat)]
-    return tuple(one for one in found if isinstance(one, s.RenameItem) and not any(one is join for join in joins))
+    makers = [one.items[0] for one in found if isinstance(one, s.Select) and _makes(one.base)]
+    return tuple(one for one in found if isinstance(one, s.RenameItem) and not any(one is item for item in makers))
+
+
+def _makes(base: s.Expr) -> bool:
+    return isinstance(base, s.Concat) or (isinstance(base, s.Name) and base.name == "repeat")
 
 
 @lru_cache(maxsize=4096)

@@ -15,10 +15,14 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True)
 class Length:
-    """A size that is known at run time only; axes of equal length share it. It is at most that of `within`, if any."""
+    """A size that is known at run time only; axes of equal length share it. It is at most that of `within`, if any.
+
+    `made` is the number of entries, one for each owner, of a length that the formulas make (lengths.py).
+    """
 
     name: str
     within: Length | None = None
+    made: Node | None = None
 
     def __str__(self) -> str:
         return self.name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..grammar import syntax as s
 from ..grammar.diagnostics import TransformulaError
 from . import arithmetic, expressions, ir, wording
-from .ir import Axis, Node
+from .ir import Axis, Length, Node
 from .values import (
     Tensor,
     Value,
@@ -203,11 +203,13 @@ def extents(scope: Scope, name_: str, left: Axis | None, right: Axis | None, exp
         return f"{axis.size}" if isinstance(axis.size, int) else "a length of its own per example"
 
     if left is not None and right is not None and told(left) == told(right):
+        made = isinstance(left.size, Length) and isinstance(right.size, Length) and left.size.made and right.size.made
+        why = "they are made in two ways" if made else "one came from another input, call or instance"
         return scope.fail(
             "A114",
             f"`{name_}` means two different axes here",
             expr.span,
-            because=("one came from another input, call or instance, so nothing says that they are equally long",),
+            because=(f"{why}, so nothing says that they are equally long",),
             help=f"Give one of them another name: …[{name_} → {name_}'].",
         )
     return scope.fail(

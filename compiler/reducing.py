@@ -8,7 +8,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..grammar.diagnostics import error
+
 Array: TypeAlias = npt.NDArray[Any]
+MOST = 2**24
+"""Entries that a new length may have: a text, and no way to fill the memory."""
+
+
+def bounded(count: int, name: object) -> int:
+    """The number of entries of a new length. Raises `TransformulaError` if that is no text any more."""
+    if count > MOST:
+        raise error("R910", f"`{name}` would have {count:,} entries, and {MOST:,} are the most", help="Repeat less.")
+    return count
 
 
 def _sum(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:

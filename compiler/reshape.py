@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, TransformulaError
-from . import arithmetic, brackets, choices, expressions, ir, products, vectors, wording
+from . import arithmetic, brackets, choices, expressions, ir, lengths, products, vectors, wording
 from .ir import Axis, Node
 from .values import (
     MapAxes,
@@ -63,7 +62,9 @@ def on_tensor(scope: Scope, base: Tensor, expr: s.Select) -> Tensor:
         if isinstance(item, s.RenameItem):
             made = _renamed(scope, made, item, expr)
         elif isinstance(item, s.RestrictItem):
-            raise brackets.later(scope, item if item.new else replace(item, new=item.axis))
+            if item.new is None or item.as_index is not None or item.condition is None:
+                raise lengths.no_name(scope, item, expr)
+            made = lengths.filtered(scope, made, _need(scope, made, item.axis, expr), item)
     return made
 
 
@@ -283,7 +284,7 @@ def fixed(scope: Scope, axis: Axis, item: s.RenameItem) -> int:
     if not isinstance(axis.size, int):
         raise scope.fail(
             "A123",
-            f"`{scope.label(axis)}` has a length of its own per example: it cannot be split, merged or concatenated",
+            f"`{scope.label(axis)}` has a length of its own per example: it cannot be split or merged",
             item.span,
             help="Only axes whose size config gives can.",
         )

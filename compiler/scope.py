@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Note, Span, TransformulaError, similar
-from . import builtins, heads, instances, ir, loops, wording
+from . import builtins, heads, instances, ir, lengths, loops, wording
 from .config import Config
 from .ir import Axis, Node, Origin
 from .modules import Entry, Module, local_entry
@@ -141,7 +141,7 @@ class Scope:
         found = self.config.axis(name)
         if found is not None:
             return found
-        return self._renamed_axis(name)
+        return self._renamed_axis(name) or lengths.made_axis(self, name)
 
     def _renamed_axis(self, name: str) -> Axis | None:
         """A rename [old → name] anywhere in this definition's text introduces the name, whatever the order."""
@@ -227,7 +227,7 @@ class Scope:
         entry = self.module.entries.get(name)
         if entry is not None:
             return Formula(entry, scope=self)
-        axis = self._renamed_axis(name)
+        axis = self._renamed_axis(name) or lengths.made_axis(self, name)
         if axis is not None:
             return self.length(axis)
         return Poison if name in self.module.broken else builtins.value(name)

@@ -53,6 +53,8 @@ class Session:
     weights: dict[str, Weight] = field(default_factory=dict)
     asked: dict[str, Input] = field(default_factory=dict)  # inputs that no parameter names: position_ids
     batch: Axis | None = None
+    whole: str = ""  # what is compiled: a model, an objective or a corruption; nothing where a definition is checked
+    looking: set[tuple[int, str]] = field(default_factory=set)  # new lengths that are looked for, see lengths.py
     shows: frozenset[str] = frozenset()  # results on demand that somebody asked for
     listed: set[Axis] = field(default_factory=set)  # the steps of such results: no text can name them
     loops: int = 0

@@ -139,6 +139,7 @@ class Builtin:
     restrict: tuple[tuple[Axis, Tensor], ...] = ()
     index: tuple[tuple[str, Axis], ...] = ()
     written: tuple[s.Name, ...] = ()
+    new: s.Name | None = None  # of repeat[seq → out]
 
 
 @dataclass(frozen=True)

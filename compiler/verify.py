@@ -9,8 +9,9 @@ from .kernels import KERNELS, is_draw, parts
 
 LEAVES = ("input", "weight", "const", "table", "index", "position", "size", "visible", "counter", "carry")
 OPERATIONS = (
-    *LEAVES, "map", "contract", "reduce", "pick", "rename", "split", "merge", "concat", "widen", "rank", "random", "selected",
-    "total", "scatter", "past", "loop", "state", "history", "kernel", "append", "keep", "stored",
+    *LEAVES, "map", "contract", "reduce", "pick", "rename", "split", "merge", "concat", "widen", "rank", "order",
+    "repeat", "random", "selected", "total", "scatter",
+    "past", "loop", "state", "history", "kernel", "append", "keep", "stored",
 )  # fmt: skip
 
 

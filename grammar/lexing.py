@@ -30,6 +30,7 @@ ITEMS = (
     "block",
     "model",
     "objective",
+    "corruption",
     "change",
     "tie",
     "checkpoint",

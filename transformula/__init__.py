@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backends.corrupt import corrupt
     from .backends.load import load
     from .backends.program import Program, compile
     from .compiler.driver import check
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Program", "TransformulaError", "__version__", "check", "compile", "load"]
+__all__ = ["Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "load"]
 
 _HOME = {
     "Program": ".backends.program",
     "TransformulaError": ".grammar.diagnostics",
     "check": ".compiler.driver",
     "compile": ".backends.program",
+    "corrupt": ".backends.corrupt",
     "load": ".backends.load",
 }
 

@@ -19,6 +19,7 @@ from .options import (
     as_json,
     asked,
     config,
+    corrupting,
     entry,
     generating,
     layout,
@@ -165,6 +166,37 @@ def run(**chosen: Any) -> None:
 
     chosen["option"] = _settings(chosen["option"], "option", "no_repeat_ngram_size=3")
     run_job(Job(**chosen))
+
+
+@command('transformula corrupt bart text_infilling --text "A small cat sat on the warm mat." --seed 1')
+@spec
+@click.argument("name", required=False)
+@options(
+    corrupting,
+    click.option("--backend", default="numpy", show_default=True, help="numpy, or torch: they give the same."),
+    config,
+    settings,
+    as_json,
+)
+def corrupt(
+    spec: str, name: str | None, backend: str, config: Path | None, settings: tuple[str, ...], **chosen: Any
+) -> None:
+    """Corrupt texts as a pretraining objective does, and show them before and after.
+
+    SPEC is a .formula file, the name of a shipped spec, or - for standard input; NAME one of its corruptions, by
+    default the first. Pairs are made of texts that follow each other.
+    """
+    from .backends.program import Program, check_backend
+    from .compiler.corruptions import choose
+    from .compiler.driver import compile_graph, load_module
+    from .corrupting import Job, corrupt_job
+
+    check_backend(backend)
+    module = load_module(_spec(spec))
+    compiled = compile_graph(module, _config(config), choose(module, name).name, _settings(settings))
+    said = _settings(chosen.pop("inputs"), "input", "mlm_probability=0.3")
+    said |= {"whole_words": True} if chosen.pop("whole_words") else {}
+    corrupt_job(Program(compiled, backend), Job(inputs=said, **chosen))
 
 
 @command("transformula graph bert --format html -o bert.html")

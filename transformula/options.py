@@ -76,3 +76,14 @@ generating = options(
     click.option("--repetition-penalty", type=float, metavar="R", help="Above 1 tokens come again less often."),
     click.option("--option", multiple=True, metavar="NAME=VALUE", help="Another option of `generate`, as JSON."),
 )
+corrupting = options(
+    click.option("--text", multiple=True, help="A text; may be given several times."),
+    click.option("--file", type=PATH, metavar="FILE", help="A file with one text a line."),
+    click.option("--tokenizer", type=PATH, metavar="FOLDER", help="Holds tokenizer.json; without, words are tokens."),
+    click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same result."),
+    click.option(
+        "--example", "first", type=click.IntRange(min=0), default=0, help="The number of the first text."
+    ),
+    click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="A rate, or the id of a token."),
+    click.option("--whole-words", is_flag=True, help="Mask words as a whole."),
+)

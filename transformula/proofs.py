@@ -65,7 +65,8 @@ def verify_spec(
         job = Verification(names, lambda name: compiled(str(spec), entry=name), backends, Path(spec))
         return verify_job(job, as_json)
     module = load_module(spec)
-    names = [choose_entry(module, entry).name] if entry else entries(module)
+    every = [*entries(module), *(one.name for one in module.of_kind("corruption"))]
+    names = [choose_entry(module, entry).name] if entry else every
     return verify_job(Verification(names, lambda name: compiled(module, entry=name), backends), as_json)
 
 
@@ -105,7 +106,13 @@ def _steps(
 ) -> Iterator[Callable[[], Iterable[Measure]]]:
     """The work for one model, in parts that take a second or a few."""
     from .backends.proving import prove_backends, prove_folder
+    from .backends.proving_corruptions import prove_corruption
     from .compiler.validation import prove
+
+    made = job.compiled(entry)
+    if made.kind == "corruption":
+        yield lambda: list(prove_corruption(made, [way.backend for way in chosen]))
+        return
 
     def passes() -> Iterable[Measure]:
         proof = prove(job.compiled(entry))

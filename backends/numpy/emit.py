@@ -21,7 +21,7 @@ from ..decoding import decodes
 from ..generation import defaults_of
 from ..limits import input_rows, limit_rows, mask_rows
 from ..pages import module_template, tidy
-from . import border_text, copying, defaults, examples, losses, objective, stepping, training
+from . import border_text, copying, corrupting, defaults, examples, losses, objective, stepping, training
 from .mangling import Names, comment, identifier
 from .packed import PackedWriter
 from .parameters import Parameters, write_parameters
@@ -47,6 +47,8 @@ PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "ke
 def emit(compiled: Compiled) -> str:
     """The text of the module. Raises `TransformulaError` for what no NumPy module can do yet."""
     graph = compiled.graph
+    if compiled.kind == "corruption":
+        return corrupting.emit(compiled)
     if any(is_draw(one) for one in graph.nodes()):  # the pass was left out
         compiled.ledger.fired("inference", "no_dropout", "dropout is the identity: a NumPy module does not train")
     parts = _written(compiled)

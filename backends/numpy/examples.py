@@ -24,7 +24,7 @@ NEEDS = (*NEEDS_OF_ALL, "pack")
 class ExampleWriter(Writer):
     """Writes a function of one example; each length has a variable, hidden entries a relation."""
 
-    def __init__(self, graph: Graph, names: Names, parameters: Parameters, lengths: dict[str, str]) -> None:
+    def __init__(self, graph: Graph, names: Names, parameters: Parameters | None, lengths: dict[str, str]) -> None:
         super().__init__(graph, names, parameters, graph.batch)
         self.length_texts = lengths
 

@@ -22,7 +22,7 @@ from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
 from ..numpy.values import Unsupported
 from ..pages import module_template, tidy
-from . import bounded, defaults, objective, packed, stepping
+from . import bounded, corrupting, defaults, objective, packed, stepping
 from .border import Border, bind_inputs, border_names, entering, result
 from .losses import Losses
 from .reserved import LOCALS, METHODS, PACKED_LOCALS
@@ -65,6 +65,8 @@ def emit(compiled: Compiled, layout: str = "padded") -> str:
     A model that packed rows cannot express is padded in either layout; the ledger says why.
     """
     graph = compiled.graph
+    if compiled.kind == "corruption":
+        return corrupting.emit(compiled)
     try:
         if graph.batch is None:
             if layout == "packed":

@@ -18,7 +18,7 @@ from tests.compiler import test_dropout, zoo
 from tests.compiler.spec_tools import Array, rng
 from transformula.backends.program import Program, compile
 from transformula.backends.torch.loading import fill
-from transformula.compiler import draws, reference
+from transformula.compiler import reference
 from transformula.compiler.evaluate import Evaluator, align
 from transformula.compiler.ir import Node
 
@@ -63,9 +63,8 @@ def noted(found: list[Kept]) -> Iterator[None]:
     drawn = Evaluator._random
 
     def note(self: Evaluator, one: Node, args: list[Array]) -> Array:
-        shape = tuple(self.extent(axis) for axis in one.axes)
         rate = align(args[1], one.args[1].axes, one.axes)
-        found.append((one, draws.uniform(self.seed, self._site(one), shape) >= rate))
+        found.append((one, self._numbers(one, one.axes) >= rate))
         return drawn(self, one, args)
 
     with pytest.MonkeyPatch.context() as patch:
