@@ -73,10 +73,7 @@ class LoadedModel(Generates):
         self._border = input_rows(made.formula), mask_rows(made.formula), limit_rows(made.formula)
         self._losses, self._each = loss_rows(made), made.formula.each
         self._defaults = default_rows(made), makers(made)
-        first = SPANNED + self._border[0][0][0]
-        rows = [row for row in self._border[2] if row[0] in ("position", first) or row[0].startswith(COUNTED)]
-        places = [limit for _, table, limit in rows if table]
-        self.max_length = min([*places, *([folder.max_length] if folder.max_length else [])], default=None)
+        self.max_length = longest(made.formula, folder.max_length)
         self._showing = showing
         self._engines: dict[tuple[str, ...], Engine] = {(): engine}
         self._origin = origin
@@ -159,6 +156,14 @@ class LoadedModel(Generates):
         return f"<{self.entry} of {self.spec_name} by {self.backend}, {self.dtype}: {results}>"
 
 
+def longest(formula: Graph, told: int | None = None) -> int | None:
+    """The longest text in tokens that the tables of a model have room for, or that its folder allows; None for any."""
+    first = SPANNED + input_rows(formula)[0][0]
+    rows = [row for row in limit_rows(formula) if row[0] in ("position", first) or row[0].startswith(COUNTED)]
+    places = [limit for _, table, limit in rows if table]
+    return min([*places, *([told] if told else [])], default=None)
+
+
 def load(
     folder: str | Path,
     backend: str = "numpy",
@@ -190,7 +195,7 @@ def load(
     config = Config(found.module, found.config)
     chosen = lower.choose_entry(found.module, found.entry)
     config = decided(found, config, chosen)
-    stored, table, graph, left_out = _weights(found, lowered(found.module, config, chosen), config, strict)
+    stored, table, graph, left_out = weights_in(found, lowered(found.module, config, chosen), config, strict)
     weights = _checked(lambda: assemble(stored, table, strict), found.path, "")
     graph = wanted(graph, results, rows)
     every = [out.name for out in graph.outputs]
@@ -239,7 +244,7 @@ def _loading(backend: str, layout: str | None, dtype: str) -> Any:
 # ---------------------------------------------------------------------------------------------------- weights
 
 
-def _weights(
+def weights_in(
     found: ModelFolder, graph: Graph, config: Config, strict: bool
 ) -> tuple[Stored, Table, Graph, dict[str, str]]:
     """The stored tensors, the table, and the graph without results that cannot be computed (told by name)."""

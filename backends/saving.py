@@ -18,7 +18,8 @@ from safetensors.numpy import save_file
 from ..grammar.diagnostics import error
 from .folder import ModelFolder
 from .numpy.files import WEIGHTS_FILE, Stored
-from .numpy.weights import Table, Weights, other_names, part_of, row_shape, table_entries
+from .numpy.gradients import view_of
+from .numpy.weights import Table, Weights, other_names, row_shape, table_entries
 
 Array = npt.NDArray[Any]
 BESIDE = (
@@ -85,7 +86,7 @@ def back_in_place(stored: Stored, table: Table, weights: Mapping[str, Any]) -> d
             value = value[i]
         for one in other_names(name, table[2]):
             if one in made:
-                part_of(row, index, made[one])[...] = value
+                view_of(row, index, made[one])[...] = value
     return made
 
 

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from .backends.program import Program, compile
     from .compiler.driver import check
     from .grammar.diagnostics import TransformulaError
+    from .training.api import train
 
 __version__ = "0.1.0"
 
-__all__ = ["Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "load"]
+__all__ = ["Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "load", "train"]
 
 _HOME = {
     "Program": ".backends.program",
@@ -24,6 +25,7 @@ _HOME = {
     "compile": ".backends.program",
     "corrupt": ".backends.corrupt",
     "load": ".backends.load",
+    "train": ".training.api",
 }
 
 

@@ -29,6 +29,7 @@ from .options import (
     settings,
     shows,
     spec,
+    training,
     validation,
 )
 
@@ -197,6 +198,21 @@ def corrupt(
     said = _settings(chosen.pop("inputs"), "input", "mlm_probability=0.3")
     said |= {"whole_words": True} if chosen.pop("whole_words") else {}
     corrupt_job(Program(compiled, backend), Job(inputs=said, **chosen))
+
+
+@command("transformula train bert --objective mlm --data book.txt --set layers=4 --set d=256 --out trained")
+@spec
+@options(training, config, settings)
+def train(spec: str, config: Path | None, settings: tuple[str, ...], inputs: tuple[str, ...], **chosen: Any) -> None:
+    """Train an objective on text, into a folder that the ecosystem reads.
+
+    SPEC is a .formula file or the name of a shipped spec (weights are drawn), or a model's folder (its weights are gone
+    on with). Ctrl-C ends with a checkpoint, from which --resume goes on as if nothing had been.
+    """
+    from .training.command import end, run, settings_of
+
+    said = _settings(inputs, "input", "mlm_probability=0.3")
+    end(run(settings_of(spec, config=_config(config) or {}, settings=_settings(settings), inputs=said, **chosen)))
 
 
 @command("transformula graph bert --format html -o bert.html")

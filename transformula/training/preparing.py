@@ -1,0 +1,278 @@
+"""What a training needs before its first step: tokens, text, a model's folder, an objective and its corruptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..backends.checkpoint_table import checkpoint_table
+from ..backends.folder import ModelFolder, read_model_folder
+from ..backends.fresh import drawn, write_fresh, write_sentence
+from ..backends.load import decided, load, longest, weights_in
+from ..backends.numpy.files import read_stored
+from ..backends.numpy.weights import Weights, assemble, other_names
+from ..backends.optimising import AdamW
+from ..backends.program import Program, check_backend, passes_left_out, proved
+from ..backends.saving import Origin
+from ..backends.sentence import MODEL
+from ..compiler import corruptions
+from ..compiler.checkpoint import checkpoint_rows
+from ..compiler.config import Config
+from ..compiler.driver import compile_graph, load_module, lowered
+from ..compiler.modules import Entry, Module, shipped
+from ..grammar.diagnostics import did_you_mean, error
+from . import checkpoints
+from .batches import Batcher
+from .schedule import SHAPES, Schedule
+from .texts import corpus
+from .trainer import Job, Settings
+from .vocabulary import KEYS, Tokens, tokens_of
+
+Array = npt.NDArray[Any]
+SENTENCE, ENCODER = "sbert", "bert"
+NONE = "none"
+
+
+def prepare(asked: Settings) -> Job:
+    """Reads text, tokenizer and model, and what a checkpoint has of it. Raises `TransformulaError` for mistakes."""
+    check(asked)
+    older = _older(asked)
+    source = Path(asked.spec)
+    own = source if source.is_dir() and (source / "tokenizer.json").is_file() else None
+    tokens = tokens_of(asked.tokenizer or own)
+    module, keys, stored = _source(asked)
+    objective, model = choose_objective(module, asked.objective)
+    found = _folder(asked, module, model, {**keys, **asked.config}, stored, tokens)
+    program = _program(asked, found, objective)
+    chain = _chain(asked, found, program, model)
+    text = _text(asked, program, chain, tokens, _room(asked, found, program))
+    origin = _origin(found)
+    weights = _weights(program, origin, asked)
+    fitting = import_module(f"..backends.{asked.backend}.fitting", __package__)
+    optimiser = AdamW(decay=asked.decay, clip=asked.clip)
+    fit = fitting.Fit(program, weights, asked.dtype, optimiser, asked.device, asked.seed)
+    progress = checkpoints.Progress(0, asked.asked(text.digest), [])
+    if older:
+        progress, state = checkpoints.read(older, progress.asked)
+        fit.refill(_weights(program, _origin(replace(found, path=older, weights=older)), asked))
+        fit.restore(state)
+    warmup = min(asked.steps // 10, 1000) if asked.warmup is None else asked.warmup
+    schedule = Schedule(asked.lr, warmup, asked.steps, asked.schedule)
+    batcher = Batcher(program.compiled, tokens, chain, asked.inputs, asked.seed)
+    return Job(asked, fit, batcher, text, origin, schedule, tokens, progress)
+
+
+def check(asked: Settings) -> None:
+    """Numbers that make no training are errors."""
+    check_backend(asked.backend)
+    if not asked.data:
+        raise error("T002", "there is no text to train on", help="Give --data FILE, several if needed.")
+    for name in ("steps", "batch_size", "accumulate", "length", "eval_every", "save_every"):
+        if getattr(asked, name) < 1:
+            raise error("T004", f"{name} = {getattr(asked, name)} should be at least 1")
+    for name, ok in (
+        ("lr", asked.lr > 0), ("decay", asked.decay >= 0), ("clip", asked.clip >= 0),
+        ("held_out", 0 <= asked.held_out < 1),
+        ("warmup", asked.warmup is None or 0 <= asked.warmup <= asked.steps), ("keep", asked.keep >= 1),
+    ):  # fmt: skip
+        if not ok:
+            raise error("T004", f"{name} = {getattr(asked, name)} makes no training")
+    if asked.schedule not in SHAPES:
+        advice = did_you_mean(asked.schedule, SHAPES) or f"There are {', '.join(SHAPES)}."
+        raise error("T004", f"there is no schedule `{asked.schedule}`", help=advice)
+
+
+def _older(asked: Settings) -> Path | None:
+    """The newest checkpoint of the folder, if the training goes on from it."""
+    if asked.out.exists() and not asked.out.is_dir():
+        raise error("T012", f"{asked.out} is a file", help="--out is a folder.")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    checkpoints.tidy(asked.out)
+    older = checkpoints.found(asked.out)
+    if older and not asked.resume:
+        told = f"{asked.out} holds {older[-1].name} of another training"
+        raise error("T012", told, help="--resume goes on from it; or choose another --out.")
+    return older[-1] if older else None
+
+
+# --------------------------------------------------------------------------------------------------------- the model
+
+
+def _source(asked: Settings) -> tuple[Module, dict[str, Any], Path | None]:
+    """(the spec, keys of a config.json, the folder whose weights are gone on with)."""
+    place = Path(asked.spec)
+    if place.is_dir():
+        found = read_model_folder(place)
+        return found.module, dict(found.config), place
+    return load_module(asked.spec), {}, None
+
+
+def choose_objective(module: Module, name: str | None) -> tuple[Entry, str]:
+    """(the objective, the model that it is of). Raises `TransformulaError` with the objectives that there are."""
+    known = {one.name: one for one in module.of_kind("objective")}
+    trained = {name: one for name, one in known.items() if name in module.written and module.written[name].of}
+    if name is None and len(trained) != 1:
+        told = "One is declared like  objective NAME of MODEL(labels…) → loss = …"
+        told = f"It has {', '.join(trained)}." if trained else told
+        raise error("T013", f"{module.name}: which objective should be trained?", help=told)
+    name = name or next(iter(trained))
+    if name not in known:
+        advice = did_you_mean(name, trained) or f"It has {', '.join(trained) or 'none'}."
+        raise error("T013", f"{module.name} has no objective `{name}`", help=advice)
+    of = module.written[name].of if name in module.written else None
+    if of is None:
+        told = f"`{name}` joins several models, and a folder holds one"
+        raise error("T013", told, help=f"These are of one model: {', '.join(trained)}.")
+    return known[name], of.name
+
+
+def _folder(
+    asked: Settings, module: Module, model: str, keys: Mapping[str, Any], stored: Path | None, tokens: Tokens
+) -> ModelFolder:
+    """The folder --out with config, tokenizer and the weights that the training begins with."""
+    sentence = module.name == SENTENCE or (module.base is not None and module.base.name == SENTENCE)
+    own = None if asked.spec in shipped() or stored is not None else asked.spec
+    entry = None if sentence else model
+    if not (asked.resume and (asked.out / "config.json").is_file()):
+        if sentence and stored is not None:
+            load(stored, validate=False).save_pretrained(asked.out)
+        elif sentence:
+            base = load_module(ENCODER)
+            config = _config(asked, base, keys, tokens)
+            write_fresh(asked.out, base, config, None, asked.seed, asked.dtype)
+            width = config.axis("d")
+            assert width is not None
+            write_sentence(asked.out, int(str(width.size)), asked.length)
+        else:
+            config = _config(asked, module, keys, tokens)
+            write_fresh(asked.out, module, config, model, asked.seed, asked.dtype)
+            if stored is not None:
+                _go_on(asked.out, stored)
+        tokens.save(asked.out)
+    return read_model_folder(asked.out, own, entry)
+
+
+def _config(asked: Settings, module: Module, keys: Mapping[str, Any], tokens: Tokens) -> Config:
+    """The sizes: what the user says, then what the tokenizer says, then the spec's defaults."""
+    told = dict(keys)
+    named = {**KEYS, "vocab_size": ""}
+    for name, option in module.options.items():
+        for key in option.keys:
+            if len(key) == 1 and key[0] in named and name not in asked.settings and told.get(key[0]) is None:
+                if key[0] == "vocab_size":
+                    told["vocab_size"] = tokens.size
+                elif named[key[0]] in tokens.ids:
+                    told[key[0]] = tokens.ids[named[key[0]]]
+    config = Config(module, told, dict(asked.settings))
+    vocabulary = next((name for name, one in module.options.items() if ("vocab_size",) in one.keys), None)
+    size = config.axis(vocabulary) if vocabulary else None
+    if size is not None and isinstance(size.size, int) and size.size < tokens.size:
+        told_text = f"the tokenizer has {tokens.size} tokens, the model {vocabulary} = {size.size}"
+        raise error("T014", told_text, help=f"Say --set {vocabulary}={tokens.size}, or give its tokenizer.")
+    return config
+
+
+def _go_on(out: Path, stored: Path) -> None:
+    """Puts the stored tensors of a folder over those that were drawn, where names and shapes agree."""
+    from safetensors.numpy import save_file
+
+    mine, theirs = read_stored(out), read_stored(stored)
+    found = read_model_folder(out)
+    chosen = found.module.entries[found.entry] if found.entry else None
+    assert chosen is not None
+    config = Config(found.module, found.config)
+
+    graph = lowered(found.module, config, chosen)
+    prefixes = checkpoint_table(checkpoint_rows(found.module, graph.name, graph, config))[2]
+    made = {}
+    for name, array in mine.items():
+        same = [one for one in other_names(name, prefixes) if one in theirs and theirs[one].shape == array.shape]
+        made[name] = np.ascontiguousarray(theirs[same[0]].astype(array.dtype) if same else array)
+    save_file(made, out / "model.safetensors", metadata={"format": "pt"})
+
+
+def _origin(found: ModelFolder) -> Origin:
+    """Where the weights came from, and go back to."""
+    chosen = found.module.entries[found.entry or MODEL]
+    config = decided(found, Config(found.module, found.config), chosen)
+    stored, table, _, _ = weights_in(found, lowered(found.module, config, chosen), config, True)
+    weights = assemble(stored, table)
+    return Origin(found, stored, table, lambda: weights)
+
+
+def _weights(program: Program, origin: Origin, asked: Settings) -> Weights:
+    """The folder's weights, and those of the objective that no folder holds, drawn."""
+    held = origin.weights()
+    graph = program.compiled.formula
+    names = {one.name: one for one in graph.weights}
+    return {name: held[name] if name in held else drawn(one, asked.seed, asked.dtype) for name, one in names.items()}
+
+
+# ------------------------------------------------------------------------------------------- objective and corruptions
+
+
+def _program(asked: Settings, found: ModelFolder, objective: Entry) -> Program:
+    left = passes_left_out(asked.backend)
+    made = compile_graph(found.module, found.config, objective.name, without=left)
+    return Program(proved(made), asked.backend)
+
+
+def _chain(asked: Settings, found: ModelFolder, program: Program, model: str) -> tuple[Program, ...]:
+    """The corruptions that the texts go through: those that were said, or the first that makes what is needed."""
+    formula = program.compiled.formula
+    if asked.corruption is None:
+        names = [] if formula.groups else _fitting(found, program, model)
+    else:
+        names = [corruptions.choose(found.module, name).name for name in asked.corruption if name != NONE]
+    made = [compile_graph(found.module, found.config, name) for name in names]
+    return tuple(Program(one, "numpy") for one in made)
+
+
+def _fitting(found: ModelFolder, program: Program, model: str) -> list[str]:
+    """The first corruption of one text whose results are the inputs that the objective has of its own."""
+    base = compile_graph(found.module, found.config, model, without=passes_left_out("numpy"))
+    if base.decoding is not None and not base.decoding.begin:  # it reads what it is to say: its labels are its tokens
+        return []
+    known = {one.name for one in base.formula.inputs}
+    needed = {one.name for one in program.compiled.formula.inputs if one.required and one.name not in known}
+    for name in corruptions.names(found.module):
+        graph = lowered(found.module, Config(found.module, found.config), found.module.entries[name])
+        texts = [one.name for one in graph.inputs if one.name.endswith("input_ids")]
+        if len(texts) == 1 and needed <= {out.name for out in graph.outputs}:
+            return [name]
+    return []
+
+
+def _room(asked: Settings, found: ModelFolder, program: Program) -> int:
+    """The tokens of an example: as many as were asked for, if the model has room for them."""
+    chosen = found.module.entries[found.entry or MODEL]
+    most = longest(lowered(found.module, Config(found.module, found.config), chosen), found.max_length)
+    if most is not None and most < asked.length:
+        told = f"--length {asked.length}: the model has room for {most} tokens"
+        raise error("T004", told, help=f"Take --length {most}.")
+    return asked.length
+
+
+def _text(asked: Settings, program: Program, chain: tuple[Program, ...], tokens: Tokens, room: int) -> Any:
+    groups = program.compiled.formula.groups
+    pairs = bool(chain) and sum(one.name.endswith("input_ids") for one in chain[0].compiled.formula.inputs) > 1
+    columns = _columns(asked, program) if groups else 1
+    return corpus(asked.data, tokens, columns, (room - 3) // 2 if pairs else room, asked.held_out, framed=not pairs)
+
+
+def _columns(asked: Settings, program: Program) -> int:
+    """How many texts an example has: as many as the first line of the data has columns that are no number."""
+    for file in asked.data:
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.strip():
+                    parts = line.rstrip("\n").split("\t")
+                    inputs = program.compiled.formula.inputs
+                    return len(parts) - any(one.required and len(one.axes) == 1 for one in inputs)
+    return 2

@@ -1,0 +1,113 @@
+"""The tokens of a training: a folder's tokenizer, or bytes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..backends.program import write_text
+from ..grammar.diagnostics import error
+
+SPECIAL = {
+    "pad_token": "<pad>",
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+    "mask_token": "<mask>",
+    "unk_token": "<unk>",
+}
+"""The special tokens of the tokenizer over bytes, numbered as they stand here."""
+
+FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
+"""What may belong to a tokenizer."""
+
+SENTINELS = 100
+"""Its sentinels <extra_id_0> …, the last of its ids, counted down as T5 has them."""
+
+KEYS = {
+    "pad_token_id": "pad_token",
+    "bos_token_id": "cls_token",
+    "eos_token_id": "sep_token",
+    "sep_token_id": "sep_token",
+    "cls_token_id": "cls_token",
+    "mask_token_id": "mask_token",
+    "decoder_start_token_id": "pad_token",
+}
+"""The keys of config.json that name a token."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A tokenizer with the ids of its special tokens by their role (`cls_token`, …) and the files that it is."""
+
+    tokenizer: Any
+    ids: dict[str, int]
+    files: dict[str, str]
+
+    @property
+    def size(self) -> int:
+        """How many ids there are."""
+        return int(self.tokenizer.get_vocab_size())
+
+    def encode(self, texts: list[str]) -> list[tuple[list[int], list[int]]]:
+        """(ids, number of the word of each) of each text, without special tokens."""
+        made = self.tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [(list(one.ids), [-1 if word is None else int(word) for word in one.word_ids]) for one in made]
+
+    def save(self, folder: Path) -> None:
+        """Writes the files of the tokenizer."""
+        for name, text in self.files.items():
+            write_text(folder / name, text)
+
+
+def byte_tokens() -> Tokens:
+    """A token for each byte, five special ones and T5's sentinels: it knows every text."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    names = [*SPECIAL.values(), *letters]
+    made = Tokenizer(models.BPE({name: place for place, name in enumerate(names)}, [], unk_token="<unk>"))
+    made.normalizer = normalizers.NFC()
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in SPECIAL.values()])
+    sentinels = [f"<extra_id_{number}>" for number in reversed(range(SENTINELS))]
+    made.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in sentinels])
+    ends = ("</s>", names.index("</s>")), ("<s>", names.index("<s>"))
+    made.post_processor = processors.BertProcessing(*ends)
+    named = {**SPECIAL, "bos_token": "<s>", "eos_token": "</s>"}
+    told = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
+    files = {"tokenizer.json": made.to_str(), "tokenizer_config.json": json.dumps(told, indent=2) + "\n"}
+    ids = {role: names.index(name) for role, name in SPECIAL.items()}
+    return Tokens(made, {**ids, "sentinel_token": len(names) + SENTINELS - 1}, files)
+
+
+def folder_tokens(place: Path) -> Tokens:
+    """The tokenizer of a folder. Raises `TransformulaError` where there is none."""
+    from ..corrupting import TOKENS, Pieces
+
+    pieces = Pieces(place)
+    folder = place if place.is_dir() else place.parent
+    ids = {}
+    for key, names in TOKENS.items():
+        found = next((one for one in map(pieces.find, names) if one is not None), None)
+        if found is not None:
+            ids[key.removesuffix("_id")] = found
+    files = {}
+    for name in FILES:
+        if (folder / name).is_file():
+            files[name] = (folder / name).read_text("utf-8")
+    if "eos_token" in ids:
+        ids.setdefault("sep_token", ids["eos_token"])
+    return Tokens(pieces.tokenizer, ids, files)
+
+
+def tokens_of(place: Path | None) -> Tokens:
+    """The tokenizer of a folder, or the one over bytes."""
+    if place is None:
+        return byte_tokens()
+    if not place.exists():
+        advice = "Name a folder with tokenizer.json, or leave it out."
+        raise error("T001", f"there is no tokenizer at {place}", help=advice)
+    return folder_tokens(place)
