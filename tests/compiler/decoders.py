@@ -239,6 +239,11 @@ AHEAD: dict[str, tuple[str, str, str]] = {
         "the sum over `key`: a row sees those after it",
     ),
     "mean": (mixer("x + mean[seq](x)"), "(x + mean[seq](x))", "the mean over `seq`: of all rows at once"),
+    "mean_of_zeros": (
+        mixer("x + mean[key](y)", more="y[seq, key, d] = x[seq → key] if index(key) ≤ index(seq) else 0"),
+        "(x + mean[key](y))",
+        "the mean over `key`: a row sees those after it",
+    ),
     "next": (mixer("x + shift[seq](x, 1, 0)", "shift"), "shift[seq](x, 1, 0)", "the place along `seq` may lie after"),
     "last": (mixer("x + x[seq = seq - 1]"), "x[seq = seq - 1]", "the place along `seq` may lie after the row"),
     "length": (mixer("x / seq"), "(x / seq)", "it depends on how long `seq` is"),
