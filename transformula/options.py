@@ -92,6 +92,7 @@ training = options(
     click.option("--data", type=PATH, multiple=True, metavar="FILE", help="A file of text; several if needed."),
     click.option("--out", type=PATH, default=Path("trained"), show_default=True, metavar="FOLDER", help="Its folder."),
     click.option("--tokenizer", type=PATH, metavar="FOLDER", help="A folder with tokenizer.json; else bytes."),
+    click.option("--vocabulary", type=int, default=0, metavar="N", help="Learn so many tokens of the text; 0: bytes."),
     click.option("--corruption", multiple=True, metavar="NAME", help="What texts go through, in order; none for none."),
     click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input of a corruption."),
     click.option("--backend", default="torch", show_default=True, help="numpy or torch."),

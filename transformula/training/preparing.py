@@ -24,13 +24,13 @@ from ..backends.sentence import MODEL
 from ..compiler import corruptions
 from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
-from ..compiler.driver import compile_graph, load_module, lowered
+from ..compiler.driver import Compiled, compile_graph, load_module, lowered
 from ..compiler.modules import Entry, Module, shipped
 from ..grammar.diagnostics import did_you_mean, error
 from . import checkpoints
 from .batches import Batcher
 from .schedule import SHAPES, Schedule
-from .texts import corpus
+from .texts import Corpus, corpus
 from .trainer import Job, Settings
 from .vocabulary import KEYS, Tokens, tokens_of
 
@@ -44,14 +44,16 @@ def prepare(asked: Settings) -> Job:
     check(asked)
     older = _older(asked)
     source = Path(asked.spec)
-    own = source if source.is_dir() and (source / "tokenizer.json").is_file() else None
-    tokens = tokens_of(asked.tokenizer or own)
+    places = [asked.out if asked.resume else None, asked.tokenizer, source if source.is_dir() else None]
+    held = next((one for one in places if one and (one == asked.tokenizer or (one / "tokenizer.json").is_file())), None)
+    tokens = tokens_of(held, asked.data, asked.vocabulary)
     module, keys, stored = _source(asked)
     objective, model = choose_objective(module, asked.objective)
     found = _folder(asked, module, model, {**keys, **asked.config}, stored, tokens)
     program = _program(asked, found, objective)
-    chain = _chain(asked, found, program, model)
-    text = _text(asked, program, chain, tokens, _room(asked, found, program))
+    base = compile_graph(found.module, found.config, model, without=passes_left_out("numpy"))
+    chain = _chain(asked, found, program, base)
+    text = _text(asked, program, chain, tokens, _room(asked, found), not _is_causal(base))
     origin = _origin(found)
     weights = _weights(program, origin, asked)
     fitting = import_module(f"..backends.{asked.backend}.fitting", __package__)
@@ -83,6 +85,9 @@ def check(asked: Settings) -> None:
     ):  # fmt: skip
         if not ok:
             raise error("T004", f"{name} = {getattr(asked, name)} makes no training")
+    for file in asked.data:
+        if not file.is_file():
+            raise error("T002", f"{file} does not exist" if not file.exists() else f"{file} is no file")
     if asked.schedule not in SHAPES:
         advice = did_you_mean(asked.schedule, SHAPES) or f"There are {', '.join(SHAPES)}."
         raise error("T004", f"there is no schedule `{asked.schedule}`", help=advice)
@@ -145,13 +150,13 @@ def _folder(
         elif sentence:
             base = load_module(ENCODER)
             config = _config(asked, base, keys, tokens)
-            write_fresh(asked.out, base, config, None, asked.seed, asked.dtype)
+            write_fresh(asked.out, base, config, None, asked.seed, asked.stored)
             width = config.axis("d")
             assert width is not None
             write_sentence(asked.out, int(str(width.size)), asked.length)
         else:
             config = _config(asked, module, keys, tokens)
-            write_fresh(asked.out, module, config, model, asked.seed, asked.dtype)
+            write_fresh(asked.out, module, config, model, asked.seed, asked.stored)
             if stored is not None:
                 _go_on(asked.out, stored)
         tokens.save(asked.out)
@@ -211,7 +216,7 @@ def _weights(program: Program, origin: Origin, asked: Settings) -> Weights:
     held = origin.weights()
     graph = program.compiled.formula
     names = {one.name: one for one in graph.weights}
-    return {name: held[name] if name in held else drawn(one, asked.seed, asked.dtype) for name, one in names.items()}
+    return {name: held[name] if name in held else drawn(one, asked.seed, asked.stored) for name, one in names.items()}
 
 
 # ------------------------------------------------------------------------------------------- objective and corruptions
@@ -223,21 +228,25 @@ def _program(asked: Settings, found: ModelFolder, objective: Entry) -> Program:
     return Program(proved(made), asked.backend)
 
 
-def _chain(asked: Settings, found: ModelFolder, program: Program, model: str) -> tuple[Program, ...]:
+def _is_causal(base: Compiled) -> bool:
+    """Whether a model reads a text that it is to go on with, token after token."""
+    return base.decoding is not None and not base.decoding.begin
+
+
+def _chain(asked: Settings, found: ModelFolder, program: Program, base: Compiled) -> tuple[Program, ...]:
     """The corruptions that the texts go through: those that were said, or the first that makes what is needed."""
     formula = program.compiled.formula
     if asked.corruption is None:
-        names = [] if formula.groups else _fitting(found, program, model)
+        names = [] if formula.groups else _fitting(found, program, base)
     else:
         names = [corruptions.choose(found.module, name).name for name in asked.corruption if name != NONE]
     made = [compile_graph(found.module, found.config, name) for name in names]
     return tuple(Program(one, "numpy") for one in made)
 
 
-def _fitting(found: ModelFolder, program: Program, model: str) -> list[str]:
+def _fitting(found: ModelFolder, program: Program, base: Compiled) -> list[str]:
     """The first corruption of one text whose results are the inputs that the objective has of its own."""
-    base = compile_graph(found.module, found.config, model, without=passes_left_out("numpy"))
-    if base.decoding is not None and not base.decoding.begin:  # it reads what it is to say: its labels are its tokens
+    if _is_causal(base):  # its labels are its tokens
         return []
     known = {one.name for one in base.formula.inputs}
     needed = {one.name for one in program.compiled.formula.inputs if one.required and one.name not in known}
@@ -249,7 +258,7 @@ def _fitting(found: ModelFolder, program: Program, model: str) -> list[str]:
     return []
 
 
-def _room(asked: Settings, found: ModelFolder, program: Program) -> int:
+def _room(asked: Settings, found: ModelFolder) -> int:
     """The tokens of an example: as many as were asked for, if the model has room for them."""
     chosen = found.module.entries[found.entry or MODEL]
     most = longest(lowered(found.module, Config(found.module, found.config), chosen), found.max_length)
@@ -259,11 +268,13 @@ def _room(asked: Settings, found: ModelFolder, program: Program) -> int:
     return asked.length
 
 
-def _text(asked: Settings, program: Program, chain: tuple[Program, ...], tokens: Tokens, room: int) -> Any:
+def _text(
+    asked: Settings, program: Program, chain: tuple[Program, ...], tokens: Tokens, room: int, framed: bool
+) -> Corpus:
     groups = program.compiled.formula.groups
     pairs = bool(chain) and sum(one.name.endswith("input_ids") for one in chain[0].compiled.formula.inputs) > 1
     columns = _columns(asked, program) if groups else 1
-    return corpus(asked.data, tokens, columns, (room - 3) // 2 if pairs else room, asked.held_out, framed=not pairs)
+    return corpus(asked.data, tokens, columns, (room - 3) // 2 if pairs else room, asked.held_out, framed and not pairs)
 
 
 def _columns(asked: Settings, program: Program) -> int:

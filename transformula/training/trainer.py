@@ -37,6 +37,7 @@ class Settings:
     data: Sequence[Path] = ()
     out: Path = Path("trained")
     tokenizer: Path | None = None
+    vocabulary: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     corruption: Sequence[str] | None = None
@@ -59,6 +60,11 @@ class Settings:
     keep: int = 2
     seed: int = 0
     resume: bool = False
+
+    @property
+    def stored(self) -> str:
+        """The numbers that weights begin with: never less than float32."""
+        return "float64" if self.dtype == "float64" else "float32"
 
     def asked(self, digest: str) -> dict[str, Any]:
         """What must be the same where a training goes on, as JSON has it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,17 +62,30 @@ class Tokens:
             write_text(folder / name, text)
 
 
-def byte_tokens() -> Tokens:
-    """A token for each byte, five special ones and T5's sentinels: it knows every text."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+def byte_tokens(files: Sequence[Path] = (), size: int = 0) -> Tokens:
+    """A token for each byte, five special ones and T5's sentinels: it knows every text.
+
+    With `size`, byte pairs that are frequent in the files become tokens, until there are so many in all.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    least = len(SPECIAL) + len(letters) + SENTINELS
+    if size and size < least:
+        raise error("T001", f"a vocabulary of {size} is too small", help=f"Bytes and special tokens alone are {least}.")
     names = [*SPECIAL.values(), *letters]
     made = Tokenizer(models.BPE({name: place for place, name in enumerate(names)}, [], unk_token="<unk>"))
     made.normalizer = normalizers.NFC()
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in SPECIAL.values()])
+    if size:
+        alphabet, room = list(letters), size - SENTINELS
+        trainer = trainers.BpeTrainer(
+            vocab_size=room, special_tokens=list(SPECIAL.values()), initial_alphabet=alphabet, show_progress=False
+        )
+        made.train([str(file) for file in files], trainer)
+    first = int(made.get_vocab_size())
     sentinels = [f"<extra_id_{number}>" for number in reversed(range(SENTINELS))]
     made.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in sentinels])
     ends = ("</s>", names.index("</s>")), ("<s>", names.index("<s>"))
@@ -80,7 +94,7 @@ def byte_tokens() -> Tokens:
     told = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
     files = {"tokenizer.json": made.to_str(), "tokenizer_config.json": json.dumps(told, indent=2) + "\n"}
     ids = {role: names.index(name) for role, name in SPECIAL.items()}
-    return Tokens(made, {**ids, "sentinel_token": len(names) + SENTINELS - 1}, files)
+    return Tokens(made, {**ids, "sentinel_token": first + SENTINELS - 1}, files)
 
 
 def folder_tokens(place: Path) -> Tokens:
@@ -103,10 +117,10 @@ def folder_tokens(place: Path) -> Tokens:
     return Tokens(pieces.tokenizer, ids, files)
 
 
-def tokens_of(place: Path | None) -> Tokens:
-    """The tokenizer of a folder, or the one over bytes."""
+def tokens_of(place: Path | None, files: Sequence[Path] = (), size: int = 0) -> Tokens:
+    """The tokenizer of a folder, or one over bytes (of `size` tokens for these files)."""
     if place is None:
-        return byte_tokens()
+        return byte_tokens(files, size)
     if not place.exists():
         advice = "Name a folder with tokenizer.json, or leave it out."
         raise error("T001", f"there is no tokenizer at {place}", help=advice)
