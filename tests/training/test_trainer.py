@@ -18,6 +18,7 @@ from sentence_transformers import SentenceTransformer
 import transformula
 from transformula import TransformulaError
 from transformula.training import trainer
+from transformula.training.batches import chosen
 from transformula.training.trainer import Settings, Trained
 
 EVENTS = product(("cat", "dog", "owl"), ("moon", "sea", "hill"), ("noon", "night"))
@@ -112,7 +113,7 @@ def test_parts_of_a_batch_are_the_whole_batch(data: Path, tmp_path: Path) -> Non
 def test_steps_are_those_of_transformers(data: Path, tmp_path: Path) -> None:
     """Three steps by hand: the library's model, torch.optim.AdamW, the usual weights that do not decay."""
     still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    plan = {"steps": 3, "eval_every": 3, "save_every": 3, "config": still, "schedule": "constant", "warmup": 0}
+    plan: dict[str, Any] = {"steps": 3, "eval_every": 3, "save_every": 3, "config": still, "schedule": "constant", "warmup": 0}
     begin: dict[str, Any] = {}
     trainer.train(asked(data, tmp_path, **plan, decay=0.1), lambda told: begin.update(told) if "job" in told else None)
     job = begin["job"]
@@ -125,13 +126,13 @@ def test_steps_are_those_of_transformers(data: Path, tmp_path: Path) -> None:
     groups = [{"params": maps, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
     optimiser = torch.optim.AdamW(groups, lr=1e-2)
     for step in range(3):
-        places, numbers = trainer.chosen(len(job.text.train), 4, step, 0)
+        places, numbers = chosen(len(job.text.train), 4, step, 0)
         batch = job.batcher.batch(job.text.train, places, numbers)
         ids, mask, labels = (torch.from_numpy(batch[name]) for name in ("input_ids", "attention_mask", "labels"))
         logits = peer(ids, attention_mask=mask).logits  # the library's own loss is in float32
         loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
         assert float(loss.detach()) == pytest.approx(job.progress.history[step + 1]["loss"], abs=1e-9)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(peer.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()

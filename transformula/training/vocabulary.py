@@ -92,9 +92,9 @@ def byte_tokens(files: Sequence[Path] = (), size: int = 0) -> Tokens:
     made.post_processor = processors.BertProcessing(*ends)
     named = {**SPECIAL, "bos_token": "<s>", "eos_token": "</s>"}
     told = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
-    files = {"tokenizer.json": made.to_str(), "tokenizer_config.json": json.dumps(told, indent=2) + "\n"}
+    written = {"tokenizer.json": made.to_str(), "tokenizer_config.json": json.dumps(told, indent=2) + "\n"}
     ids = {role: names.index(name) for role, name in SPECIAL.items()}
-    return Tokens(made, {**ids, "sentinel_token": first + SENTINELS - 1}, files)
+    return Tokens(made, {**ids, "sentinel_token": first + SENTINELS - 1}, written)
 
 
 def folder_tokens(place: Path) -> Tokens:
