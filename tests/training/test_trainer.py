@@ -113,7 +113,7 @@ def test_parts_of_a_batch_are_the_whole_batch(data: Path, tmp_path: Path) -> Non
 def test_steps_are_those_of_transformers(data: Path, tmp_path: Path) -> None:
     """Three steps by hand: the library's model, torch.optim.AdamW, the usual weights that do not decay."""
     still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    plan: dict[str, Any] = {"steps": 3, "eval_every": 3, "save_every": 3, "config": still, "schedule": "constant", "warmup": 0}
+    plan: dict[str, Any] = {"steps": 3, "config": still, "schedule": "constant", "warmup": 0}
     begin: dict[str, Any] = {}
     trainer.train(asked(data, tmp_path, **plan, decay=0.1), lambda told: begin.update(told) if "job" in told else None)
     job = begin["job"]
