@@ -8,7 +8,7 @@ that an optimiser may change them in place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...compiler.differentiation import GRADIENT
 from ...compiler.driver import Compiled
@@ -42,6 +42,15 @@ class GradientWriter(LossWriter):
     def is_ready(self, one: Node) -> bool:
         return super().is_ready(one) or one.op == "weight"
 
+    def _widen(self, one: Node) -> Value:
+        """A number that is repeated has the type of the model, and a whole one stays whole."""
+        value = self.value(one.args[0])
+        if value.number and one.kind == "real":
+            self.memo[one.args[0]] = replace(value, text=f"self.dtype.type({value.text})", number=False)
+        made = super()._widen(one)
+        self.memo[one.args[0]] = value
+        return replace(made, wide=made.wide or (value.number and one.kind != "real"))
+
     def _position(self, one: Node) -> Value:
         axis = one["axis"]
         text = self.length_texts[axis.size.name]
@@ -72,7 +81,29 @@ class GradientWriter(LossWriter):
     def _map(self, one: Node) -> Value:
         if one["fn"] == "where" and one.args[0].op == "visible" and _is_zero(one.args[2]):
             return self._within(self.real(self.value(one.args[1])), one.args[0]["axis"], "seen")
+        if one["fn"] in ("+", "-") and one.args[1].op == "scatter" and self.readers.get(one.args[1], 0) <= 1:
+            found = self._added_at(one)
+            if found is not None:
+                return found
         return super()._map(one)
+
+    def _added_at(self, one: Node) -> Value | None:
+        """A sum with values at places that are all different, in the memory of the other; None if it is no such."""
+        into, scatter = self.value(one.args[0]), one.args[1]
+        value, *indices = (self.value(arg) for arg in scatter.args)
+        at = tuple(dict.fromkeys(axis for part in (value, *indices) for axis in part.dims))
+        places = dict(zip(scatter["keys"], indices, strict=True))
+        fits = set(into.dims) == {*at, *places} and not set(at) & set(places)
+        if into.text.isidentifier() or not into.owned or into.wide or not fits:
+            return None
+        places |= {axis: Value(f"np.arange({self.size(axis)})", "", (axis,)) for axis in at}
+        texts = ", ".join(self.fit(places[axis], "", at) for axis in into.dims)
+        sign = "-" if one["fn"] == "-" else ""
+        self.need("add_at")
+        added = f"{sign}{self.real(value).wrapped}" if set(value.dims) == set(at) else ""
+        if not added or transposed(value, at).text != value.text:
+            return None
+        return Value(f"add_at({into.text}, {added}, {texts})", "", into.dims, owned=True)
 
     def _within(self, value: Value, axis: Axis, relation: str) -> Value:
         """The value with 0 where an entry of a length does not exist, or may not be seen."""
