@@ -108,7 +108,7 @@ class Library:
 
 FILES = (
     *("kernels", "rowwise", "spans", "kept", "dense", "border", "results", "caching", "files", "weights"),
-    *("options", "choosing", "beams", "generation", "gradients"),
+    *("options", "choosing", "beams", "generation", "gradients", "slopes"),
 )
 NUMPY = Library("transformula.backends.numpy", FILES)
 """The files of this folder that hold run-time functions, in the order in which they are copied."""

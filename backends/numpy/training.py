@@ -7,18 +7,22 @@ that an optimiser may change them in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...compiler import kernels as kernel_table
 from ...compiler.differentiation import GRADIENT
 from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Length, Node, apply, const, index, reduce, state, widen_to
 from . import border_text
 from .einsum import LETTERS
+from .literals import number
 from .losses import Dims, LossWriter, begun
 from .mangling import comment, identifier
 from .values import Unsupported, Value, aligned, transposed
 
+POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu", "gelu_slope", "gelu_tanh_slope", "silu_slope")
+ALONG = ("softmax", "softmax_slope", "layer_norm", "layer_norm_slope", "rms_norm", "rms_norm_slope")
 NEEDS = ("chosen_loss", "stored_zeros", "weight_views", "fill_weights", "add_gradient", "if_any_not")
 
 
@@ -115,7 +119,58 @@ class GradientWriter(LossWriter):
         self.need("zero_beyond")
         owner, entry = value.dims.index(axis.owner), value.dims.index(axis)
         text = f"zero_beyond({value.text}, {relation}_{self._length(axis)}, {owner}, {entry})"
-        return Value(text, "", value.dims, owned=True)
+        return Value(text, "", value.dims)  # perhaps the value itself
+
+    # ------------------------------------------------------------------------------------------------- meanings
+
+    def _kernel(self, one: Node) -> Value:
+        """A meaning in place, on a copy; its fast forms are those of slopes.py, kernels.py and rowwise.py."""
+        name, at = one["name"], kernel_table.parts(one)
+        if name in POINTWISE and "bias" not in at:
+            value = self.real(self.value(at["x"]))
+            self.need(name)
+            return Value(f"{name}({self._fresh(value, value.dims)})", "", value.dims, owned=True)
+        if name in ALONG and set(at) <= {"x", "g", "y", "see"} and not (one["axis"].ragged and "norm" in name):
+            return self._along(one, at)
+        return super()._kernel(one)
+
+    def _along(self, one: Node, at: Mapping[str, Node]) -> Value:
+        """A meaning along its axis, which comes last."""
+        axis, name = one["axis"], one["name"]
+        first = at["g"] if "g" in at else at["x"]
+        value = self.real(self.value(first))
+        dims = (*(a for a in dict.fromkeys((*value.dims, *one.axes)) if a != axis), axis)
+        texts = [self._fresh(value, dims)]
+        for role in ("y", "x"):
+            if role in at and at[role] is not first:
+                other = self.real(self.value(at[role]))
+                texts.append(self._whole(other, dims))
+        if name.startswith("softmax"):
+            name = "softmax_slope" if "g" in at else "seen_softmax"
+            texts.append(self._lifted(axis, "seen", dims) or "None")
+            texts += [self.fit(self.value(at["see"]), "", dims)] if "see" in at else []
+        else:
+            texts.append(f"eps={number(one['eps'])}")
+        self.need(name)
+        return Value(f"{name}({', '.join(texts)})", "", dims, owned=True)
+
+    def _whole(self, value: Value, dims: Dims) -> str:
+        return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
+
+    def _fresh(self, value: Value, dims: Dims) -> str:
+        """Text of memory that may be overwritten, with these dimensions in order."""
+        if value.owned and not value.text.isidentifier() and value.dims == dims:
+            return value.text
+        self.need("fresh")
+        return f"fresh({self._whole(value, dims)}, self.dtype)"
+
+    def _lifted(self, axis: Axis, relation: str, dims: Dims) -> str:
+        """A relation of a length as an argument: over these dimensions, None where it always holds."""
+        if not axis.counted or axis.owner not in dims:
+            return ""
+        self.need("lifted")
+        owner, entry = dims.index(axis.owner), dims.index(axis)
+        return f"lifted({relation}_{self._length(axis)}, {owner}, {entry}, {len(dims)})"
 
     def _reduce(self, one: Node) -> Value:
         """One result for each owner of a length, even where the value does not know the owner."""
@@ -193,9 +248,7 @@ class GradientWriter(LossWriter):
         found = []
         for axis in at:
             if axis.counted and axis.owner in at and not (axis in target and axis.owner in target):
-                self.need("lifted")
-                owner, entry = at.index(axis.owner), at.index(axis)
-                found.append(f"lifted(exists_{self._length(axis)}, {owner}, {entry}, {len(at)})")
+                found.append(self._lifted(axis, "exists", at))
         if len(found) > 1:
             raise Unsupported("a sum at places over two lengths at once")
         return f", there={found[0]}" if found else ""
