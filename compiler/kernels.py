@@ -258,12 +258,13 @@ def _silu_slope(at: Parts, one: Node) -> Node:
 
 
 def _softmax_slope(at: Parts, one: Node) -> Node:
-    """An entry along a length that nobody may see adds to no sum, so it takes no part in what it loses."""
+    """An entry along a length that nobody may see adds to no sum; its share, perhaps ∞, loses nothing to others."""
     g, y, axis = at["g"], at["y"], one["axis"]
     if not axis.counted:
         return ir.apply("*", y, ir.apply("-", g, ir.contract(y, g, (axis,))))
-    lost = ir.where(ir.visible(axis), ir.total((y, g), (axis,)), number(0))
-    return ir.apply("*", y, ir.apply("-", g, lost))
+    seen = ir.visible(axis)
+    y = ir.where(ir.apply("or", seen, ir.apply("!=", g, number(0))), y, number(0))
+    return ir.apply("*", y, ir.apply("-", g, ir.where(seen, ir.total((y, g), (axis,)), number(0))))
 
 
 def _norm_slope(at: Parts, one: Node) -> Node:

@@ -106,7 +106,7 @@ class Recalling:
             if old not in part.free:
                 table[part] = self.done.get(part, part)
             elif is_draw(part):
-                raise error("X993", "a draw in a loop inside of a loop has no gradient yet")
+                raise error("X994", "a draw in a loop inside of a loop has no gradient yet")
             elif part.op == "loop":
                 table[part] = rebuild(part, tuple(table[arg] for arg in part.args[: part["slots"] + 1]))
             elif part.op in ("counter", "carry", "past") and part["loop"] == old:

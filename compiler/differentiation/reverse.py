@@ -37,7 +37,7 @@ def differentiate(graph: Graph, loss: str | None = None, wanted: Collection[str]
     chosen = next((out for out in graph.outputs if loss in (None, out.name)), None)
     if chosen is None or chosen.node.axes:
         told = f"has axes [{', '.join(map(str, chosen.axes))}]" if chosen else "does not exist"
-        raise error("X993", f"the result `{loss or ''}` of {graph.name} cannot be differentiated: it {told}",
+        raise error("X994", f"the result `{loss or ''}` of {graph.name} cannot be differentiated: it {told}",
                     help="A loss is one number: average over all its axes.")  # fmt: skip
     graph = _without_defaults(graph)
     leaves = _leaves(graph, wanted)
@@ -69,7 +69,7 @@ def _leaves(graph: Graph, wanted: Collection[str] | None) -> dict[str, Node]:
     known = {one.name: ir.weight(one.name, one.axes) for one in graph.weights} | found
     for name in names:
         if name not in known:
-            raise error("X993", f"{graph.name} has no weight and no input `{name}` to differentiate by")
+            raise error("X994", f"{graph.name} has no weight and no input `{name}` to differentiate by")
     return {name: known[name] for name in names}
 
 

@@ -117,7 +117,7 @@ def test_a_product_with_zeros() -> None:
 def test_corners() -> None:
     """max(x, 0) has the slope 0 at 0, |x| and √x and ‖x‖ have 0 there, equal maxima share evenly."""
     zeros = {"U": np.zeros((7, 3))}
-    for formula in ("relu(u)", "|u|", "√u", "norm[d](u) * V", "√(sum[d](u²)) * V"):
+    for formula in ("relu(u)", "|u|", "√u", "norm[d](u)[→ d] * V", "√(sum[d](u²))[→ d] * V"):
         used = "V : [d]; U : [seven, d]" if "V" in formula else "U : [seven, d]"
         found = checked(model(f"y[seq, d] = {formula}", weights=used), weights=zeros)
         assert not found[gradient_of("U")].any(), formula
