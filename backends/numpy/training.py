@@ -14,6 +14,7 @@ from ...compiler import kernels as kernel_table
 from ...compiler.differentiation import GRADIENT
 from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Length, Node, apply, const, index, reduce, state, widen_to
+from ...grammar.diagnostics import error
 from . import border_text
 from .einsum import LETTERS
 from .literals import number
@@ -348,4 +349,8 @@ def parts(compiled: Compiled) -> Gradients:
         methods.append(lines)
         needs |= used
         names.append(loss.entry)
+    if compiled.gradients is not None and not names:
+        refused = [line.reason for line in compiled.ledger.lines if line.pass_name == "differentiate"]
+        told = refused[0] if refused else "the spec has no objective of it, or rows of its results were chosen"
+        raise error("X992", f"`{compiled.entry}` has no loss with gradients: {told}")
     return Gradients(methods, needs, tuple(names))
