@@ -161,10 +161,13 @@ def scatter_add(
 def add_at(x: NDArray[Any], values: NDArray[Any], *index: NDArray[Any]) -> NDArray[Any]:
     """x[i, j, …] += values in place, for places that are all different; one out of range adds nothing."""
     good: NDArray[Any] = np.asarray(True)
+    places = []
     for number, size in zip(index, x.shape, strict=True):
-        good = good & (number >= 0) & (number < size)
+        inside = (number >= 0) & (number < size)
+        good = good & inside
+        places.append(np.where(inside, number, 0).astype(np.intp))  # the other numbers keep places different
     if x.size:
-        x[tuple(np.where(good, number, 0).astype(np.intp) for number in index)] += np.where(good, values, 0)
+        x[tuple(places)] += np.where(good, values, 0)
     return x
 
 
