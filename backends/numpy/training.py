@@ -29,7 +29,8 @@ def method(name: str) -> str:
 def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
     """The lines of the method of an objective's loss and gradients, and the run-time functions that it calls."""
     graph = loss.graph
-    writer = begun(compiled, graph, GradientWriter)
+    roots = [_last(out.node) if _of_layers(out.node, out.axes) else out.node for out in graph.outputs]
+    writer = begun(compiled, graph, GradientWriter, roots)
     first, *rest = graph.outputs
     writer.write(f"loss = float({writer.value(first.node).text})")
     writer.write("gradients = stored_zeros(CHECKPOINT, self.dtype)")
@@ -57,25 +58,28 @@ def _nothing(graph: Graph, one: Node) -> Node | None:
 
 def _gradient(writer: GradientWriter, one: Node, axes: Dims) -> str:
     """The gradient with the axes of its weight; one of a stack as the list of what each layer's step has made."""
-    steps = _of_layers(writer, one, axes)
-    if steps:
-        return steps
+    if _of_layers(one, axes):  # from the last step, which is the first layer's
+        like = writer.value(_last(one))
+        order = [like.dims.index(axis) for axis in axes[1:]]
+        states = f"{writer.histories[one.args[0]['loop'], one['slot']]}[:0:-1]"
+        turned = f"[one.transpose({', '.join(map(str, order))}) for one in {states}]"
+        return states if order == sorted(order) else turned
     value = writer.value(one)
     return transposed(value, axes).text if set(value.dims) == set(axes) else writer.broadcast(value, "", axes)
 
 
-def _of_layers(writer: GradientWriter, one: Node, axes: Dims) -> str:
-    """The states of a backward loop, from the last step, which is the first layer's; nothing if it is no such value."""
+def _of_layers(one: Node, axes: Dims) -> bool:
+    """Whether a gradient is made of the states of a backward loop, one for each entry of the weight's first axis."""
     if one.op != "history" or not axes or one.axes[0] != axes[0]:
-        return ""
+        return False
     loop, number = one.args
     stop = loop.args[loop["slots"]]
-    if loop["start"] or number is not apply("-", stop, index(axes[0])) or stop.op != "const":
-        return ""
-    like = writer.value(state(loop, one["slot"]))
-    order = [like.dims.index(axis) for axis in axes[1:]]
-    states = f"{writer.histories[loop['loop'], one['slot']]}[:0:-1]"
-    return states if order == sorted(order) else f"[one.transpose({', '.join(map(str, order))}) for one in {states}]"
+    return not loop["start"] and stop.op == "const" and number is apply("-", stop, index(axes[0]))
+
+
+def _last(one: Node) -> Node:
+    """The state after the last step, of a state of any number."""
+    return state(one.args[0], one["slot"])
 
 
 @dataclass
