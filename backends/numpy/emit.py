@@ -54,7 +54,7 @@ def emit(compiled: Compiled) -> str:
             help="Evaluate it with the reference, or compile the model that it uses.",
         )
     if any(is_draw(one) for one in graph.nodes()):  # the pass was left out
-        compiled.ledger.fired("inference", "no_dropout", "dropout is the identity: a NumPy module does not train")
+        compiled.ledger.fired("inference", "no_dropout", "dropout is the identity: a NumPy module drops nothing out")
     parts = _written(compiled)
     return _fill(compiled, parts)
 

@@ -75,6 +75,7 @@ def silu_slope(x: FloatArray) -> FloatArray:
 
 
 def silu_slope_step(x: FloatArray) -> None:
+    """The share s in a scratch block of its own."""
     share, u = scratch("p", x.shape, x.dtype), scratch("q", x.shape, x.dtype)
     share[...] = x
     sigmoid_step(share)

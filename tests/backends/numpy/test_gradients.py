@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,10 +12,16 @@ import pytest
 import torch
 
 from tests.compiler import zoo
+from tests.compiler.differentiation.slopes import evaluated, with_loss, without_stops
 from tests.compiler.spec_tools import Array, rng, weight_values
 from tests.compiler.test_dropout import RELATIVE
+from tests.fuzz import oracle
+from tests.fuzz.strategies import run, specs
 from transformula.backends.program import Program, compile
 from transformula.backends.torch.loading import fill, weights_of
+from transformula.compiler.differentiation import differentiate, gradient_of
+from transformula.compiler.driver import compile_graph
+from transformula.compiler.pipeline import Stage
 
 BERT, PAIR = zoo.BERT, zoo.PAIR
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -92,6 +100,48 @@ def by_weight(name: str, gradients: dict[str, Array]) -> dict[str, Array]:
 
 
 QUICK = ("mlm", "pretraining", "electra", "albert", "deberta", "gpt2", "llama", "t5")
+
+
+def from_losses(text: str, stage: str, given: dict[str, Array]) -> float:
+    """How far a module's gradients of every entry of every result are from the reference's, relatively."""
+    made = compile_graph(text) if text not in zoo.NAMES else zoo.whole(text).compiled
+    graph = with_loss(without_stops(next(one.graph for one in made.stages if one.name == stage)))
+    done = differentiate(graph)
+    loss = replace(made, entry="all", stages=(Stage("formula", graph), Stage("differentiate", done)))
+    found = zoo.module(Program(replace(made, gradients=(loss,), losses=()), "numpy").source)
+    values = weight_values(made.formula)
+    one = found["Model"](zoo.nested(made.formula, values), dtype="float64")
+    number, gradients = one._gradients_all({name: np.asarray(value) for name, value in given.items()})
+    right = evaluated(done, values, given)
+    mine = found["weight_views"](gradients, found["CHECKPOINT"])
+    gaps = [abs(number - float(right["loss"])) / max(1, abs(number))]
+    for weight in graph.weights:
+        wanted = right[gradient_of(weight.name)]
+        size = max(1.0, float(np.abs(wanted).max(initial=0)))
+        gaps.append(float(np.abs(np.asarray(mine[weight.name]) - wanted).max(initial=0)) / size)
+    return float(max(gaps))
+
+
+@pytest.mark.parametrize("name", ["scan", "nested", "crossed", "pools", "shift", "kinds", "modules", "two"])
+def test_every_entry_of_every_result(name: str) -> None:
+    """Loops over lengths and in loops, poolings, shifts, several texts: what no objective reads so."""
+    for stage in ("formula", "recognise"):
+        assert from_losses(name, stage, zoo.inputs(name)) < 1e-9
+
+
+def test_random_specs() -> None:
+    counts: Counter[str] = Counter()
+
+    def body(text: str) -> None:
+        counts["specs"] += 1
+        formula = compile_graph(text, until="formula").formula
+        given = oracle.inputs(formula, oracle.MIXED, counts["specs"])
+        if oracle.wanted(formula, given) is not None:
+            assert from_losses(text, ("formula", "recognise")[counts["specs"] % 2], given) < 1e-8, text
+            counts["checked"] += 1
+
+    run(specs(), body, 4, 10)
+    assert counts["checked"] >= 9
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in CASES])
