@@ -172,7 +172,7 @@ class Pricer:
 
     def _read(self, one: Node) -> int:
         """Bytes that a node reads: its arguments, of a picked value only what is picked."""
-        if one.op == "pick":
+        if one.op in ("pick", "history"):
             return self.bytes(one) + sum(self.bytes(arg) for arg in one.args[1:])
         return sum(self.bytes(arg) for arg in dict.fromkeys(one.args) if arg.op != "const")
 

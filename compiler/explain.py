@@ -13,6 +13,10 @@ from .driver import Compiled
 from .ir import Graph
 from .ledger import Line
 from .sizes import USUAL, Sizes
+from .training import DIFFERENTIATE, DOES
+
+DIFFERENTIATION = pipeline.Pass(DIFFERENTIATE, DOES, "", lambda graph, ledger: graph)
+"""The chapter of what is no pass, for it makes more results."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class Report:
 
     `cost` is that of the formula graph for the sizes told, `kinds` the operations of the last graph by kind; `losses`
     are the stories of the model's objectives, which are graphs of their own over its results; `decoding` is that of a
-    model over tokens, None for another.
+    model over tokens, None for another; `gradients` are those of the objectives from the inputs on, if asked for.
     """
 
     entry: str
@@ -106,6 +110,7 @@ class Report:
     kinds: Mapping[str, int]
     losses: tuple[Report, ...] = ()
     decoding: Steps | None = None
+    gradients: tuple[Report, ...] = ()
 
     @property
     def cost_at_last(self) -> Figures:
@@ -125,7 +130,7 @@ def explained(compiled: Compiled, sizes: Sizes = USUAL) -> Report:
     chapters = []
     for number, stage in enumerate(compiled.stages[1:], 1):
         lines = [line for line in compiled.ledger.lines if line.pass_name == stage.name]
-        row, fired = rows[stage.name], tuple(_event(line) for line in lines if line.fired)
+        row, fired = rows.get(stage.name, DIFFERENTIATION), tuple(_event(line) for line in lines if line.fired)
         chapters.append(
             Chapter(
                 stage.name,
@@ -142,7 +147,8 @@ def explained(compiled: Compiled, sizes: Sizes = USUAL) -> Report:
     kinds = {kind: one.flops for kind, one in cost.costs(compiled.graph, sizes).kinds.items()}
     losses = tuple(explained(one, sizes) for one in compiled.losses)
     decoding = _decoding(compiled, sizes)
-    return Report(compiled.entry, counts[0], tuple(chapters), sizes, costs[0], kinds, losses, decoding)
+    gradients = tuple(explained(one, sizes) for one in compiled.gradients or ())
+    return Report(compiled.entry, counts[0], tuple(chapters), sizes, costs[0], kinds, losses, decoding, gradients)
 
 
 def _decoding(compiled: Compiled, sizes: Sizes) -> Steps | None:

@@ -21,6 +21,9 @@ have a fast form; one that has none expands the kernel back into the core.
                                                         `at`, the axis picked
     attention      scores, value, see?, drop?              the same with scores as they are; no width, scale 1
     running_sum    x                           axis, loop    at each entry the sum up to it, hidden ones included
+    gelu_slope, gelu_tanh_slope, silu_slope    x             the derivative of the meaning at x
+    softmax_slope  g, y                        axis          y (g - Σ y g): what flows back through y = softmax(x)
+    layer_norm_slope, rms_norm_slope   g, x    axis, eps     what flows back through the norm of x, gain and shift aside
 
 `first` and `stop` are whole numbers of each row: it sees the keys first ≤ j < stop of which `see` holds (any of these
 may be missing). `full` says that every row surely sees a key, False that one may be empty and gives 0; it is no part of
@@ -238,6 +241,50 @@ def _running_sum(at: Parts, one: Node) -> Node:
     return ir.history(made, 0, ir.apply("+", ir.index(axis), ir.const(1)))
 
 
+def _gelu_slope(at: Parts, one: Node) -> Node:
+    """Φ(x) + x φ(x)"""
+    x = at["x"]
+    bell = ir.apply("exp", ir.apply("*", number(Fraction(-1, 2)), ir.apply("*", x, x)))
+    tail = ir.apply("*", ir.apply("*", number(1 / math.sqrt(2 * math.pi)), x), bell)
+    return ir.apply("+", _gelu(at, one).args[1], tail)
+
+
+def _gelu_tanh_slope(at: Parts, one: Node) -> Node:
+    """p + 2 x p (1 - p) w', for p = (1 + tanh w) / 2"""
+    x = at["x"]
+    share = ir.apply("*", number(Fraction(1, 2)), _gelu_tanh(at, one).args[1])
+    inner = ir.apply("+", number(1), ir.apply("*", number(Fraction("0.134145")), ir.apply("*", x, x)))
+    inner = ir.apply("*", number(2 * math.sqrt(2 / math.pi)), inner)
+    rest = ir.apply("*", share, ir.apply("-", number(1), share))
+    return ir.apply("+", share, ir.apply("*", ir.apply("*", x, inner), rest))
+
+
+def _silu_slope(at: Parts, one: Node) -> Node:
+    """s (1 + x (1 - s)), for s = 1 / (1 + e^-x)"""
+    s = _sigmoid(at, one)
+    inner = ir.apply("*", at["x"], ir.apply("-", number(1), s))
+    return ir.apply("*", s, ir.apply("+", number(1), inner))
+
+
+def _softmax_slope(at: Parts, one: Node) -> Node:
+    """An entry along a length that nobody may see adds to no sum; its share, perhaps ∞, loses nothing to others."""
+    g, y, axis = at["g"], at["y"], one["axis"]
+    if not axis.counted:
+        return ir.apply("*", y, ir.apply("-", g, ir.contract(y, g, (axis,))))
+    seen = ir.visible(axis)
+    y = ir.where(ir.apply("or", seen, ir.apply("!=", g, number(0))), y, number(0))
+    return ir.apply("*", y, ir.apply("-", g, ir.where(seen, ir.total((y, g), (axis,)), number(0))))
+
+
+def _norm_slope(at: Parts, one: Node) -> Node:
+    """(g - mean g - y mean(g y)) / σ for y = (x - μ) / σ; of rms_norm without the means of x and g."""
+    g, axis = at["g"], one["axis"]
+    y = (_layer_norm if one["name"] == "layer_norm_slope" else _rms_norm)({"x": at["x"]}, one)
+    left = g if one["name"] == "rms_norm_slope" else ir.apply("-", g, ir.reduce("mean", g, (axis,)))
+    along = ir.reduce("mean", ir.apply("*", g, y), (axis,))
+    return ir.apply("/", ir.apply("-", left, ir.apply("*", y, along)), y.args[1])
+
+
 def _wide(x: Node, see: Node | None) -> tuple[Axis, ...]:
     return x.axes if see is None else ir.union((x, see))
 
@@ -262,6 +309,12 @@ KERNELS: dict[str, Kernel] = {
         Kernel("leaky_relu", _leaky_relu),
         Kernel("attention", _attention),
         Kernel("running_sum", _running_sum),
+        Kernel("gelu_slope", _gelu_slope),
+        Kernel("gelu_tanh_slope", _gelu_tanh_slope),
+        Kernel("silu_slope", _silu_slope),
+        Kernel("softmax_slope", _softmax_slope),
+        Kernel("layer_norm_slope", _norm_slope),
+        Kernel("rms_norm_slope", _norm_slope),
     )
 }
 """Every kernel by name."""
@@ -271,6 +324,9 @@ SITE = ("site", "steps")
 
 POINTWISE = ("gelu", "gelu_tanh", "quick_gelu", "silu", "sigmoid", "relu", "leaky_relu")
 """The kernels that are scalar functions."""
+
+BACKWARD = tuple(name for name in KERNELS if name.endswith("_slope"))
+"""The kernels that only a differentiation makes."""
 
 SETTINGS = ("eps", "least", "slope")
 """Numbers that are attributes of kernels, in the order in which the functions of a backend take them."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PASSES = ("simplify", "recognise", "push_picks")
 """The passes that run before a loss is differentiated: the others speak of how weights are kept."""
 DIFFERENTIATE = "differentiate"
+DOES = "the gradients of the loss by all weights: reverse mode, one rule for each operation"
 
 
 def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
@@ -32,7 +33,8 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
     found = []
     for loss in made.losses:
         if made.formula.each:
-            made.ledger.refused(DIFFERENTIATE, DIFFERENTIATE, "the loss and its gradients", "an example is a group")
+            told = "an example is a group of texts"
+            made.ledger.refused(DIFFERENTIATE, "reverse_mode", f"the gradients of {loss.entry}", told)
             continue
         graph = without_dropout(composed(made.formula, loss.formula))
         stages, ledger = pipeline.run(graph, only=PASSES)
@@ -89,7 +91,7 @@ def _told(ledger: Ledger, forward: Graph, done: Graph) -> None:
     nodes = len(done.nodes()) - len(forward.nodes())
     ratio = found["backward"] / max(1, found["forward"])
     text = f"{nodes} nodes for {len(forward.nodes())}, {ratio:.2f} times the operations of the forward"
-    ledger.fired(DIFFERENTIATE, DIFFERENTIATE, text)
+    ledger.fired(DIFFERENTIATE, "reverse_mode", text)
 
 
 def work(graph: Graph) -> Mapping[str, int]:

@@ -214,6 +214,30 @@ def test_compile_tells_a_model_that_cannot_be_packed(tmp_path: Path) -> None:
     assert "is padded, not packed: a value has two lengths of one example" in result.stderr
 
 
+def test_compile_with_gradients(tmp_path: Path) -> None:
+    small = ("--set", "d=12", "--set", "head=3", "--set", "vocab=9", "--no-validate")
+    told = call("compile", "bert", "--entry", "BertForMaskedLM", "--gradients", *small)
+    assert "def loss_and_gradients(" in told.stdout
+    assert "def loss_and_gradients(" not in call("compile", "bert", "--entry", "BertForMaskedLM", *small).stdout
+    for entry, reason in (("Bert", "no objective of it"), ("BertForMultipleChoice", "a group of texts")):
+        told = call("compile", "bert", "--entry", entry, "--gradients", *small)
+        assert told.exit_code == 1
+        assert "error[X992]" in told.stderr
+        assert reason in told.stderr
+
+
+def test_explain_tells_what_gradients_cost() -> None:
+    told = call("explain", "bert", "--entry", "BertForMaskedLM", "--gradients").stdout
+    assert "this objective of the model's inputs, with its gradients" in told
+    assert "nodes for" in told
+    assert "times the operations of the forward" in told
+    data = json.loads(call("explain", "bert", "--entry", "BertForMaskedLM", "--gradients", "--json").stdout)
+    (story,) = data["gradients"]
+    assert [chapter["name"] for chapter in story["chapters"]][-1] == "differentiate"
+    last = story["chapters"][-1]
+    assert 2.5 < last["cost_after"]["product_flops"] / last["cost_before"]["product_flops"] < 3.1
+
+
 def test_compile_reads_a_config(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text('{"num_hidden_layers": 3, "hidden_act": "relu"}')

@@ -22,6 +22,7 @@ from .options import (
     corrupting,
     entry,
     generating,
+    gradients,
     layout,
     options,
     out,
@@ -103,7 +104,7 @@ def check(specs: tuple[str, ...], axes: bool, config: Path | None, as_json: bool
 @command("transformula compile bert --set layers=6 --set act=relu -o bert.py")
 @spec
 @options(out, click.option("--backend", default="numpy", show_default=True, help="numpy, or torch (an nn.Module)."))
-@options(layout, config, settings, entry, shows, asked, passes, validation)
+@options(layout, gradients, config, settings, entry, shows, asked, passes, validation)
 def compile(spec: str, out: Path | None, backend: str, layout: str | None, validate: bool, **chosen: Any) -> None:
     """Compile a model to a standalone module; without -o, print it.
 
@@ -113,6 +114,7 @@ def compile(spec: str, out: Path | None, backend: str, layout: str | None, valid
 
     check_backend(backend, layout)
     chosen["without"] = (*chosen["without"], *passes_left_out(backend))
+    chosen["gradients"] &= backend == "numpy"
     compiled = _compiled(spec, **chosen)
     made = Program(proved(compiled) if validate else compiled, backend, layout)
     source = made.source
@@ -257,7 +259,7 @@ def graph(
 
 @command("transformula explain bert --set layers=2 --length 512")
 @spec
-@options(config, settings, entry, shows, asked, passes)
+@options(gradients, config, settings, entry, shows, asked, passes)
 @options(
     click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples, for the costs."),
     click.option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the longest."),
@@ -379,12 +381,14 @@ def _compiled(
     shows: tuple[str, ...] = (),
     results: tuple[str, ...] = (),
     rows: tuple[str, ...] = (),
+    gradients: bool = False,
 ) -> Compiled:
-    """The stages of a spec's model, or of the model that a folder holds."""
+    """The stages of a spec's model, or of the model that a folder holds; with `gradients`, those of its objectives."""
     from dataclasses import replace
 
     from .backends.folder import read_generation_config
     from .compiler.driver import compile_graph
+    from .compiler.training import compile_gradients
 
     given, module = _config(config), None
     generation = read_generation_config(config) if config is not None and config.is_dir() else None
@@ -397,7 +401,8 @@ def _compiled(
     found = compile_graph(
         made, given, entry, _settings(settings), without, only or None, until, shows, results, chosen
     )
-    return replace(found, generation=generation)
+    found = replace(found, generation=generation)
+    return replace(found, gradients=compile_gradients(found)) if gradients else found
 
 
 def main() -> None:

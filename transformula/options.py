@@ -53,6 +53,9 @@ asked = options(
 validation = click.option(
     "--no-validate", "validate", is_flag=True, flag_value=False, default=True, help="Skip the proof of the passes."
 )
+gradients = click.option(
+    "--gradients", is_flag=True, help="With loss_and_gradients, too (NumPy; a PyTorch module has autograd)."
+)
 passes = options(
     click.option(
         "--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."

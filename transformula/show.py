@@ -156,7 +156,9 @@ def explain_report(report: Report, as_json: bool) -> None:
     console.print()
     _total(console, report)
     for loss in report.losses:
-        _loss(console, loss)
+        _loss(console, loss, "objective of these results, a graph of its own")
+    for loss in report.gradients:
+        _loss(console, loss, "this objective of the model's inputs, with its gradients")
 
 
 def _chapter(console: Console, chapter: Chapter) -> None:
@@ -195,12 +197,12 @@ def _decoding(console: Console, report: Report) -> None:
         console.print(Text(f"  one token more: {step(made.step, made.first)}", "cyan"))
 
 
-def _loss(console: Console, loss: Report) -> None:
+def _loss(console: Console, loss: Report, what: str) -> None:
     """The objective's own graph: passes that did or refused something."""
     from rich.text import Text
 
     console.print()
-    told = f"  objective of these results, a graph of its own: {loss.nodes} nodes as the spec says it"
+    told = f"  {what}: {loss.nodes} nodes as the spec says it"
     console.print(Text.assemble((loss.entry, "bold"), told))
     for chapter in loss.chapters:
         if chapter.fired or chapter.refused:

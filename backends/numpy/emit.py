@@ -50,7 +50,7 @@ def emit(compiled: Compiled) -> str:
     if compiled.kind == "corruption":
         return corrupting.emit(compiled)
     if any(is_draw(one) for one in graph.nodes()):  # the pass was left out
-        compiled.ledger.fired("inference", "no_dropout", "dropout is the identity: a NumPy module does not train")
+        compiled.ledger.fired("inference", "no_dropout", "dropout is the identity: a NumPy module drops nothing out")
     parts = _written(compiled)
     return _fill(compiled, parts)
 

@@ -158,6 +158,19 @@ def scatter_add(
     return y
 
 
+def add_at(x: NDArray[Any], values: NDArray[Any], *index: NDArray[Any]) -> NDArray[Any]:
+    """x[i, j, …] += values in place, for places that are all different; one out of range adds nothing."""
+    good: NDArray[Any] = np.asarray(True)
+    places = []
+    for number, size in zip(index, x.shape, strict=True):
+        inside = (number >= 0) & (number < size)
+        good = good & inside
+        places.append(np.where(inside, number, 0).astype(np.intp))  # the other numbers keep places different
+    if x.size:
+        x[tuple(places)] += np.where(good, values, 0)
+    return x
+
+
 def add_rows(y: NDArray[Any], at: NDArray[Any], rows: NDArray[Any]) -> None:
     """y[at] += rows, each as often as it is named: those of one place are summed side by side."""
     if not len(at):

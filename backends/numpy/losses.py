@@ -5,7 +5,7 @@ Examples are moved to the left first, so that an entry's place is its index; `vi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -71,8 +71,11 @@ def method(name: str) -> str:
 W = TypeVar("W", bound=LossWriter)
 
 
-def begun(compiled: Compiled, graph: Graph, kind: type[W]) -> W:
-    """A writer with the lines of a function of `given`: the places of each length, the inputs, and all that is made."""
+def begun(compiled: Compiled, graph: Graph, kind: type[W], roots: Sequence[Node] = ()) -> W:
+    """A writer with the lines of a function of `given`: the places of each length, the inputs, and all that is made.
+
+    `roots` are what is made, by default the results of the graph.
+    """
     names = Names((*copying.names(), *LOCALS))
     lengths: dict[str, str] = {}
     for one in graph.inputs:
@@ -88,7 +91,7 @@ def begun(compiled: Compiled, graph: Graph, kind: type[W]) -> W:
         length_lines(writer, compiled.formula, graph, length, text)
         writer.begin_length(text)
     _bind(writer, graph, lengths)
-    writer.body(graph.roots)
+    writer.body(roots or graph.roots)
     return writer
 
 

@@ -1,182 +1,24 @@
-"""Losses and gradients as methods of a module: the differentiated objective on whole padded batches.
+"""Losses and gradients as methods of a module: `loss_and_gradients`, by the objective whose labels are given.
 
-Every value has its batch as an axis like any other (losses.py), products are matrix products over all examples at once,
-and what the forward's steps have made is kept for the backward's. The weights are read as the checkpoint has them, so
-that an optimiser may change them in place.
+The weights are read as the checkpoint has them, so that an optimiser may change them in place, and gradients have the
+names and layouts of the stored tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...compiler.differentiation import GRADIENT
 from ...compiler.driver import Compiled
-from ...compiler.ir import Axis, Graph, Length, Node, apply, const, index, reduce, state, widen_to
+from ...compiler.ir import Graph, Node, apply, const, index, state
+from ...grammar.diagnostics import error
 from . import border_text
-from .einsum import LETTERS
-from .losses import Dims, LossWriter, begun
+from .gradient_writer import GradientWriter
+from .losses import Dims, begun
 from .mangling import comment, identifier
-from .values import Unsupported, Value, aligned, transposed
+from .values import Unsupported, transposed
 
 NEEDS = ("chosen_loss", "stored_zeros", "weight_views", "fill_weights", "add_gradient", "if_any_not")
-
-
-class GradientWriter(LossWriter):
-    """Writes a loss and its gradients, from the inputs of a model on."""
-
-    def begin_length(self, text: str) -> None:
-        """What stands for the entries that exist and that may be seen: None for all of them."""
-        self.write(f"exists_{text} = if_any_not(np.arange({text}) < count_{text}[:, None])")
-        self.write(f"seen_{text} = if_any_not(visible_{text})")
-
-    def copied(self, name: str) -> str:
-        return name  # nothing here is overwritten
-
-    # -------------------------------------------------------------------------------------------------- leaves
-
-    def _weight(self, one: Node) -> Value:
-        text = f'weights["{one["name"]}"]'
-        return Value(f"np.asarray({text})" if self.stacks.get(one["name"]) else text, "", one.axes)
-
-    def is_ready(self, one: Node) -> bool:
-        return super().is_ready(one) or one.op == "weight"
-
-    def _position(self, one: Node) -> Value:
-        axis = one["axis"]
-        text = self.length_texts[axis.size.name]
-        self.need("given_positions")
-        made = f'given_positions(given.get("position_ids"), places_{text}, shape_{text}, {text})'
-        return Value(made, "", one.axes, wide=True)
-
-    def _visible(self, one: Node) -> Value:
-        return Value(f"visible_{self._length(one['axis'])}", "", one.axes)
-
-    def _length(self, axis: Axis) -> str:
-        assert isinstance(axis.size, Length)
-        return self.length_texts[axis.size.name]
-
-    def _pick(self, one: Node) -> Value:
-        base = one.args[0]
-        numbers = [self.value(arg) for arg in one.args[1:]]
-        if base.op == "weight" and all(value.number for value in numbers):
-            stack = self.stacks.get(base["name"], ())
-            if stack and set(stack) == set(one["keys"]):
-                at = dict(zip(one["keys"], numbers, strict=True))
-                places = "".join(f"[{at[axis].text}]" for axis in stack)
-                return Value(f'weights["{base["name"]}"]{places}', "", one.axes)
-        return super()._pick(one)
-
-    # ------------------------------------------------------------------------------------------------ relations
-
-    def _map(self, one: Node) -> Value:
-        if one["fn"] == "where" and one.args[0].op == "visible" and _is_zero(one.args[2]):
-            return self._within(self.real(self.value(one.args[1])), one.args[0]["axis"], "seen")
-        return super()._map(one)
-
-    def _within(self, value: Value, axis: Axis, relation: str) -> Value:
-        """The value with 0 where an entry of a length does not exist, or may not be seen."""
-        assert axis.owner is not None
-        missing = tuple(a for a in (axis.owner, axis) if a not in value.dims)
-        if missing:
-            dims = (*value.dims, *missing)
-            value = Value(self.broadcast(value, "", dims), "", dims)
-        self.need("zero_beyond")
-        owner, entry = value.dims.index(axis.owner), value.dims.index(axis)
-        text = f"zero_beyond({value.text}, {relation}_{self._length(axis)}, {owner}, {entry})"
-        return Value(text, "", value.dims, owned=True)
-
-    def _reduce(self, one: Node) -> Value:
-        """One result for each owner of a length, even where the value does not know the owner."""
-        owners = [axis for axis in one.axes if all(axis not in arg.axes for arg in one.args)]
-        if owners:
-            value, *condition = one.args
-            one = reduce(one["reduction"], widen_to(value, owners), one["over"], *condition)
-        return super()._reduce(one)
-
-    # ------------------------------------------------------------------------------------------------- products
-
-    def _contract(self, one: Node) -> Value:
-        return self._product(one, "seen")
-
-    def _total(self, one: Node) -> Value:
-        return self._product(one, "exists")
-
-    def _product(self, one: Node, relation: str) -> Value:
-        over = one["over"]
-        values = [self.real(self.value(arg)) for arg in one.args]
-        have = dict.fromkeys((*over, *(axis for value in values for axis in value.dims)))
-        for axis in have:
-            known = axis.owner in have or relation == "seen"  # a length leaves a result for each owner
-            if axis.counted and known and (axis in over or axis.owner in over):
-                both = [axis.owner, axis]
-                at = min(range(len(values)), key=lambda i: (not set(both) <= set(values[i].dims), len(values[i].dims)))
-                values[at] = self._within(values[at], axis, relation)
-        values = [self._alone(values, at, over) for at in range(len(values))]
-        if len(values) == 1:
-            return values[0]
-        return self._multiplied(values[0], values[1], tuple(over))
-
-    @staticmethod
-    def _alone(values: Sequence[Value], at: int, over: Iterable[Axis]) -> Value:
-        """The value without the axes that it alone has, which are summed."""
-        value = values[at]
-        others = [axis for place, other in enumerate(values) if place != at for axis in other.dims]
-        dims = tuple(axis for axis in value.dims if axis in over and axis not in others)
-        if not dims:
-            return value
-        axes = tuple(value.dims.index(axis) for axis in dims)
-        text = f"{value.wrapped}.sum(axis={axes if len(axes) > 1 else axes[0]})"
-        return Value(text, "", tuple(axis for axis in value.dims if axis not in dims), owned=True)
-
-    def _multiplied(self, left: Value, right: Value, over: Dims) -> Value:
-        letters = {axis: LETTERS[at] for at, axis in enumerate(dict.fromkeys((*left.dims, *right.dims)))}
-        common = tuple(axis for axis in left.dims if axis in right.dims and axis not in over)
-        dims = (*common, *(a for a in left.dims if a not in right.dims), *(a for a in right.dims if a not in left.dims))
-        spelled = ["".join(letters[axis] for axis in axes) for axes in (left.dims, right.dims, dims)]
-        self.need("product_of")
-        text = f'product_of({left.text}, {right.text}, "{spelled[0]},{spelled[1]}->{spelled[2]}")'
-        return Value(text, "", dims, owned=True)
-
-    def _scatter(self, one: Node) -> Value:
-        keys = one["keys"]
-        value = self.real(self.value(one.args[0]))
-        indices = [self.value(arg) for arg in one.args[1:]]
-        kept = tuple(axis for axis in one.axes if axis not in keys)
-        at = tuple(dict.fromkeys((*(a for i in indices for a in i.dims), *(a for a in value.dims if a not in kept))))
-        shared = tuple(axis for axis in kept if axis in at)
-        rest = tuple(axis for axis in kept if axis not in at)
-        texts = [aligned(index, "", at) if index.dims else index.text for index in indices]
-        texts += [aligned(Value(f"np.arange({self.size(axis)})", "", (axis,)), "", at) for axis in shared]
-        sizes = ", ".join(self.size(axis) for axis in (*keys, *shared, *rest))
-        whole = set(value.dims) >= {*at, *rest}
-        dims = (*at, *rest)
-        text = transposed(value, dims).text if whole else self.broadcast(value, "", dims)
-        self.need("scatter_add")
-        there = self._there(at, one.axes)
-        made = f"scatter_add(({sizes},), {text}, {len(keys)}, {', '.join(texts)}{there})"
-        return Value(made, "", (*keys, *shared, *rest), owned=True)
-
-    def _there(self, at: Dims, target: Dims) -> str:
-        """The argument that leaves out entries that do not exist, where a length is summed."""
-        found = []
-        for axis in at:
-            if axis.counted and axis.owner in at and not (axis in target and axis.owner in target):
-                self.need("lifted")
-                owner, entry = at.index(axis.owner), at.index(axis)
-                found.append(f"lifted(exists_{self._length(axis)}, {owner}, {entry}, {len(at)})")
-        if len(found) > 1:
-            raise Unsupported("a sum at places over two lengths at once")
-        return f", there={found[0]}" if found else ""
-
-    def _loop(self, one: Node) -> Value:
-        if one.args[one["slots"]].axes:
-            raise Unsupported("a gradient through a loop over a length")
-        return super()._loop(one)
-
-
-def _is_zero(one: Node) -> bool:
-    return one.op == "const" and one["value"] == 0 and not isinstance(one["value"], bool)
 
 
 def method(name: str) -> str:
@@ -187,7 +29,8 @@ def method(name: str) -> str:
 def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
     """The lines of the method of an objective's loss and gradients, and the run-time functions that it calls."""
     graph = loss.graph
-    writer = begun(compiled, graph, GradientWriter)
+    roots = [_last(out.node) if _of_layers(out.node, out.axes) else out.node for out in graph.outputs]
+    writer = begun(compiled, graph, GradientWriter, roots)
     first, *rest = graph.outputs
     writer.write(f"loss = float({writer.value(first.node).text})")
     writer.write("gradients = stored_zeros(CHECKPOINT, self.dtype)")
@@ -215,25 +58,28 @@ def _nothing(graph: Graph, one: Node) -> Node | None:
 
 def _gradient(writer: GradientWriter, one: Node, axes: Dims) -> str:
     """The gradient with the axes of its weight; one of a stack as the list of what each layer's step has made."""
-    steps = _of_layers(writer, one, axes)
-    if steps:
-        return steps
+    if _of_layers(one, axes):  # from the last step, which is the first layer's
+        like = writer.value(_last(one))
+        order = [like.dims.index(axis) for axis in axes[1:]]
+        states = f"{writer.histories[one.args[0]['loop'], one['slot']]}[:0:-1]"
+        turned = f"[one.transpose({', '.join(map(str, order))}) for one in {states}]"
+        return states if order == sorted(order) else turned
     value = writer.value(one)
     return transposed(value, axes).text if set(value.dims) == set(axes) else writer.broadcast(value, "", axes)
 
 
-def _of_layers(writer: GradientWriter, one: Node, axes: Dims) -> str:
-    """The states of a backward loop, from the last step, which is the first layer's; nothing if it is no such value."""
+def _of_layers(one: Node, axes: Dims) -> bool:
+    """Whether a gradient is made of the states of a backward loop, one for each entry of the weight's first axis."""
     if one.op != "history" or not axes or one.axes[0] != axes[0]:
-        return ""
+        return False
     loop, number = one.args
     stop = loop.args[loop["slots"]]
-    if loop["start"] or number is not apply("-", stop, index(axes[0])) or stop.op != "const":
-        return ""
-    like = writer.value(state(loop, one["slot"]))
-    order = [like.dims.index(axis) for axis in axes[1:]]
-    states = f"{writer.histories[loop['loop'], one['slot']]}[:0:-1]"
-    return states if order == sorted(order) else f"[one.transpose({', '.join(map(str, order))}) for one in {states}]"
+    return not loop["start"] and stop.op == "const" and number is apply("-", stop, index(axes[0]))
+
+
+def _last(one: Node) -> Node:
+    """The state after the last step, of a state of any number."""
+    return state(one.args[0], one["slot"])
 
 
 @dataclass
@@ -264,4 +110,8 @@ def parts(compiled: Compiled) -> Gradients:
         methods.append(lines)
         needs |= used
         names.append(loss.entry)
+    if compiled.gradients is not None and not names:
+        refused = [line.reason for line in compiled.ledger.lines if line.pass_name == "differentiate"]
+        told = refused[0] if refused else "the spec has no objective of it, or rows of its results were chosen"
+        raise error("X992", f"`{compiled.entry}` has no loss with gradients: {told}")
     return Gradients(methods, needs, tuple(names))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...grammar.diagnostics import error
 from .. import ir
 from ..ir import Axis, Node, walk
 from ..rewriting import transform
@@ -114,6 +115,8 @@ def reverse(sweep: Sweep, one: Node, g: Node) -> None:
         inside.adjoints[one["body"][slot]] = add(inside.adjoints.get(one["body"][slot], ZERO), alive)
     order = [part for part in walk(one["body"], enter=lambda n: ident in n.free) if ident in part.free]
     inside.run(order, lambda part: _of_step(made, part))
+    if inside.ends:
+        raise error("X994", "a loop that reads states of another one by what it computes has no gradient yet")
     reads = _collected(made, inside, order, slots)
     step = Recalling(sweep, one, made.step, order)
     body = step.written(made.next)
@@ -129,8 +132,8 @@ def _real(value: Node) -> Node:
 
 
 def _of_step(made: Backward, part: Node) -> bool:
-    """Whether a value belongs to one step: a weight chosen by the number of the step alone."""
-    if part.op != "pick" or made.stop.op != "const" or made.loop["loop"] in part.args[0].free:
+    """Whether a value belongs to one step: a weight, or the state of a loop before, by the number of the step alone."""
+    if part.op not in ("pick", "history") or made.stop.op != "const" or made.loop["loop"] in part.args[0].free:
         return False
     leaves = (leaf for at in part.args[1:] for leaf in walk([at]) if not leaf.args)
     return all(leaf.op in ("counter", "const") and leaf.get("loop") in (None, made.loop["loop"]) for leaf in leaves)
@@ -184,15 +187,19 @@ def _outside(made: Backward, back: Node, place: int, part: Node) -> None:
     if not _of_step(made, part):
         made.sweep.flow(part, ir.state(back, place))
         return
-    base, at = part.args[0], dict(zip(part["keys"], part.args[1:], strict=True))
-    stop, ident = int(made.stop["value"]), made.loop["loop"]
+    stop, ident, base = int(made.stop["value"]), made.loop["loop"], part.args[0]
+    steps = Axis("step", stop - made.start, None, made.ident)
+    shifted = add(ir.index(steps), ir.const(made.start) if made.start else ZERO)
+    found = ir.history(back, place, ir.apply("-", ir.const(stop), ir.index(steps)))
+    if part.op == "history":
+        number = replaced(part.args[1], ir.counter(ident), shifted)
+        made.sweep.ends.setdefault(base, []).append((part["slot"], number, found))
+        return
+    at = dict(zip(part["keys"], part.args[1:], strict=True))
     (key, number), *more = at.items()
     if not more and number is ir.counter(ident) and made.start == 0 and key.size == stop:
         made.sweep.flow(base, ir.history(back, place, ir.apply("-", ir.const(stop), ir.index(key))))
         return
-    steps = Axis("step", stop - made.start, None, made.ident)
-    found = ir.history(back, place, ir.apply("-", ir.const(stop), ir.index(steps)))
-    shifted = add(ir.index(steps), ir.const(made.start) if made.start else ZERO)
     at = {axis: replaced(number, ir.counter(ident), shifted) for axis, number in at.items()}
     made.sweep.flow(base, ir.scatter(found, at, base.axes))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 
 from .. import ir
 from ..ir import Node, walk
@@ -23,8 +21,7 @@ def _within(axis: ir.Axis, value: Node) -> Node:
 
 def _softmax(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
     """y (g - Σ y g)"""
-    axis = one["axis"]
-    yield "x", mul(one, sub(g, _within(axis, summed((one, g), (axis,)))))
+    yield "x", make("softmax_slope", {"g": g, "y": one}, g.axes, axis=one["axis"])
 
 
 def _log_softmax(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
@@ -59,37 +56,20 @@ def _cross_entropy(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tupl
     yield "x", sub(made, ir.scatter(own, {axis: label}, ir.union((x, own))))
 
 
-def _normalized(sweep: Sweep, one: Node) -> tuple[Node, Node]:
-    """(the value of length 1, the root that it was divided by) of a norm, as its core graph has them."""
-    core = expanded(one)
-    for role in ("shift", "gain"):
-        if role in parts(one):
-            core = core.args[0]
-    sweep.forward.update((core, core.args[1]))
-    return core, core.args[1]
-
-
-def _layer_norm(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
-    """(h - mean h - y mean(h y)) / σ, for h = g · gain"""
-    axis = one["axis"]
-    y, root = _normalized(sweep, one)
+def _norm(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
+    """Through y = (x - μ) / σ, for g times the gain; the gain gets g y, the shift g."""
+    axis, eps, name = one["axis"], one["eps"], one["name"]
+    x = at["x"]
+    for role in ("bias", "residual"):
+        x = add(x, at[role]) if role in at else x
+    y = make(name, {"x": x}, x.axes, axis=axis, eps=eps)
+    sweep.forward.add(x)
     yield "shift", g
     yield "gain", mul(g, y)
     h = mul(g, at["gain"]) if "gain" in at else g
-    inner = sub(sub(h, ir.reduce("mean", h, (axis,))), mul(y, ir.reduce("mean", mul(h, y), (axis,))))
+    made = make(f"{name}_slope", {"g": h, "x": x}, ir.union((h, x)), axis=axis, eps=eps)
     for role in ("x", "bias", "residual"):
-        yield role, div(inner, root)
-
-
-def _rms_norm(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
-    """(h - y mean(h y)) / σ, for h = g · gain"""
-    axis = one["axis"]
-    y, root = _normalized(sweep, one)
-    yield "gain", mul(g, y)
-    h = mul(g, at["gain"]) if "gain" in at else g
-    inner = sub(h, mul(y, ir.reduce("mean", mul(h, y), (axis,))))
-    for role in ("x", "bias", "residual"):
-        yield role, div(inner, root)
+        yield role, made
 
 
 def _sigmoid(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
@@ -98,23 +78,12 @@ def _sigmoid(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str,
         yield role, mul(g, mul(one, sub(ONE, one)))
 
 
-def _silu(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
-    """g s (1 + x (1 - s)), for s = 1 / (1 + e^-x)"""
-    s = make("sigmoid", at, one.axes)
+def _activation(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
+    """g f'(x)"""
     x = add(at["x"], at["bias"]) if "bias" in at else at["x"]
-    sweep.forward.update((s, x))
+    sweep.forward.add(x)
     for role in ("x", "bias"):
-        yield role, mul(g, mul(s, add(ONE, mul(x, sub(ONE, s)))))
-
-
-def _gelu(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
-    """g (Φ(x) + x φ(x))"""
-    x, below = expanded(one).args
-    sweep.forward.update((x, below))
-    bell = ir.apply("exp", mul(ir.const(Fraction(-1, 2)), mul(x, x)))
-    made = mul(g, add(below, mul(mul(ir.const(1 / math.sqrt(2 * math.pi)), x), bell)))
-    for role in ("x", "bias"):
-        yield role, made
+        yield role, mul(g, make(f"{one['name']}_slope", {"x": x}, x.axes))
 
 
 def _running_sum(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
@@ -130,11 +99,12 @@ SLOPES: dict[str, Slope] = {
     "log_softmax": _log_softmax,
     "logsumexp": _logsumexp,
     "cross_entropy": _cross_entropy,
-    "layer_norm": _layer_norm,
-    "rms_norm": _rms_norm,
-    "gelu": _gelu,
+    "layer_norm": _norm,
+    "rms_norm": _norm,
+    "gelu": _activation,
+    "gelu_tanh": _activation,
+    "silu": _activation,
     "sigmoid": _sigmoid,
-    "silu": _silu,
     "running_sum": _running_sum,
 }
 """What flows to each part of a meaning; all others go through their core graphs."""

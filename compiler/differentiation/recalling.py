@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ...grammar.diagnostics import error
 from .. import ir
@@ -30,7 +30,9 @@ class Recalling:
         """The roots, for the backward's step."""
         for one in ordered(roots, self._below):
             if one not in self.done:
-                self.done[one] = self._made(one)
+                made = self.done[one] = self._made(one)
+                if one in self.sweep.stands_for:
+                    self.sweep.stands_for.setdefault(made, self.sweep.stands_for[one])
         return [self.done[one] for one in roots]
 
     def _forward(self, one: Node) -> bool:
@@ -106,7 +108,7 @@ class Recalling:
             if old not in part.free:
                 table[part] = self.done.get(part, part)
             elif is_draw(part):
-                raise error("X993", "a draw in a loop inside of a loop has no gradient yet")
+                raise error("X994", "a draw in a loop inside of a loop has no gradient yet")
             elif part.op == "loop":
                 table[part] = rebuild(part, tuple(table[arg] for arg in part.args[: part["slots"] + 1]))
             elif part.op in ("counter", "carry", "past") and part["loop"] == old:
@@ -131,8 +133,8 @@ def _bare(one: Node) -> Node:
     return one
 
 
-def settled(roots: Sequence[Node], sweep: Sweep) -> list[Node]:
-    """The roots, with every loop of the forward keeping what its backward reads."""
+def settled(roots: Sequence[Node], sweep: Sweep, moved: Callable[[Node, Node], None]) -> list[Node]:
+    """The roots, with every loop of the forward keeping what its backward reads; `moved(old, new)` is told."""
     wide: dict[Node, Node] = {}
     for one, (first, body) in sweep.extended.items():
         if not one.free and first:
@@ -158,4 +160,6 @@ def settled(roots: Sequence[Node], sweep: Sweep) -> list[Node]:
             done[one] = one if same else rebuild(one, args, inside)
         else:
             done[one] = rebuild(one, tuple(done[arg] for arg in one.args))
+        if done[one] is not one:
+            moved(one, done[one])
     return [done[one] for one in roots]

@@ -8,7 +8,7 @@ from itertools import count
 
 from ...grammar.diagnostics import error
 from .. import ir
-from ..ir import Graph, Node, Output, walk, walk_all
+from ..ir import Graph, Node, Output, take_origin, walk, walk_all
 from .activity import Active
 from .finite import Finite
 from .recalling import settled
@@ -37,7 +37,7 @@ def differentiate(graph: Graph, loss: str | None = None, wanted: Collection[str]
     chosen = next((out for out in graph.outputs if loss in (None, out.name)), None)
     if chosen is None or chosen.node.axes:
         told = f"has axes [{', '.join(map(str, chosen.axes))}]" if chosen else "does not exist"
-        raise error("X993", f"the result `{loss or ''}` of {graph.name} cannot be differentiated: it {told}",
+        raise error("X994", f"the result `{loss or ''}` of {graph.name} cannot be differentiated: it {told}",
                     help="A loss is one number: average over all its axes.")  # fmt: skip
     graph = _without_defaults(graph)
     leaves = _leaves(graph, wanted)
@@ -45,11 +45,21 @@ def differentiate(graph: Graph, loss: str | None = None, wanted: Collection[str]
     sweep = _swept(graph, root, list(leaves.values()))
     gradients = [sweep.adjoints.get(one, ir.const(0.0)) for one in leaves.values()]
     gradients = [ir.widen_to(g, one.axes) for g, one in zip(gradients, leaves.values(), strict=True)]
-    found = settled([*graph.roots, *gradients], sweep)
+    origins = dict(graph.origins)
+
+    def moved(old: Node, new: Node) -> None:
+        take_origin(origins, old, new)
+        if old in sweep.stands_for:
+            sweep.stands_for.setdefault(new, sweep.stands_for[old])
+
+    found = settled([*graph.roots, *gradients], sweep, moved)
+    for g, one in sweep.stands_for.items():
+        if one in graph.origins and graph.origins[one].name:
+            origins.setdefault(g, replace(graph.origins[one], name=f"d_{graph.origins[one].name}"))
     outputs = [replace(out, node=node) for out, node in zip(graph.outputs, found, strict=False)]
     for (name, leaf), node in zip(leaves.items(), found[len(outputs) :], strict=True):
         outputs.append(Output(gradient_of(name), node, leaf.axes))
-    return replace(graph, outputs=tuple(outputs))
+    return replace(graph, outputs=tuple(outputs), origins=origins)
 
 
 def _swept(graph: Graph, root: Node, leaves: Sequence[Node]) -> Sweep:
@@ -69,7 +79,7 @@ def _leaves(graph: Graph, wanted: Collection[str] | None) -> dict[str, Node]:
     known = {one.name: ir.weight(one.name, one.axes) for one in graph.weights} | found
     for name in names:
         if name not in known:
-            raise error("X993", f"{graph.name} has no weight and no input `{name}` to differentiate by")
+            raise error("X994", f"{graph.name} has no weight and no input `{name}` to differentiate by")
     return {name: known[name] for name in names}
 
 

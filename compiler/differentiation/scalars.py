@@ -5,7 +5,7 @@ argument; None where nothing does. Where a function has a corner:
 
     |x|, sign, floor at a jump            0
     √x and ‖x‖ at 0                       0, as of the length of a vector that is 0
-    max(x, y), min(x, y) at x = y         the second takes it, so that max(x, 0) has the slope 0 at 0
+    max(x, y), min(x, y) at x = y         the constant takes it, so that max(0, x) has the slope 0 at 0; else the second
     0^y                                   0 towards y
 """
 
@@ -83,6 +83,11 @@ def _exponent(g: Node, x: tuple[Node, ...], y: Node) -> Node:
     return mul(g, ir.where(_map("==", x[0], ZERO), ZERO, mul(y, _map("log", x[0]))))
 
 
+def _tie(x: tuple[Node, ...], less: str) -> str:
+    """Two that are equal: the second takes it, but not from a constant."""
+    return less if x[0].op == "const" else f"{less}="
+
+
 DERIVATIVES: dict[str, tuple[Flow | None, ...]] = {
     "exp": (lambda g, x, y: mul(g, y),),
     "log": (lambda g, x, y: div(g, x[0]),),
@@ -105,8 +110,8 @@ DERIVATIVES: dict[str, tuple[Flow | None, ...]] = {
     "//": (None, None),
     "%": (lambda g, x, y: g, lambda g, x, y: neg(mul(g, _map("floor", div(x[0], x[1]))))),
     "^": (_base, _exponent),
-    "max": (lambda g, x, y: chosen(_map(">", *x), g), lambda g, x, y: chosen(_map("<=", *x), g)),
-    "min": (lambda g, x, y: chosen(_map("<", *x), g), lambda g, x, y: chosen(_map(">=", *x), g)),
+    "max": (lambda g, x, y: chosen(_map(">", *x), g), lambda g, x, y: chosen(_map(_tie(x, "<"), *x), g)),
+    "min": (lambda g, x, y: chosen(_map("<", *x), g), lambda g, x, y: chosen(_map(_tie(x, ">"), *x), g)),
     "<": (None, None),
     "<=": (None, None),
     ">": (None, None),

@@ -40,7 +40,8 @@ class Sweep:
 
     `active` says which nodes a gradient flows through; `parent` takes what flows out of the scope. `keep` are axes that
     a sum leaves: in a loop over a length each example has its own number of steps, and sums of its own. `ends` are
-    the readers of loops: (state, its number, adjoint). `forward` are nodes of the forward pass that are worth keeping.
+    the readers of loops: (state, its number, adjoint). `forward` are nodes of the forward pass that are worth keeping,
+    `stands_for` tells what a node is the adjoint of, `extended` what a loop of the forward keeps besides.
     """
 
     active: Callable[[Node], bool]
@@ -52,12 +53,13 @@ class Sweep:
     keep: tuple[Axis, ...] = ()
     forward: set[Node] = field(default_factory=set)
     extended: dict[Node, tuple[list[Node], list[Node]]] = field(default_factory=dict)
+    stands_for: dict[Node, Node] = field(default_factory=dict)
 
     def inner(self) -> Sweep:
         """A sweep of a scope inside, which shares all but the adjoints."""
         return Sweep(
             self.active, self.rules, self.finite, self.fresh,
-            keep=self.keep, forward=self.forward, extended=self.extended,
+            keep=self.keep, forward=self.forward, extended=self.extended, stands_for=self.stands_for,
         )  # fmt: skip
 
     def flow(self, arg: Node, g: Node) -> None:
@@ -74,4 +76,5 @@ class Sweep:
             reached = one in self.adjoints or one in self.ends
             if reached and not leaf(one) and self.active(one):
                 g = self.adjoints.get(one, ZERO)
+                self.stands_for.setdefault(g, one)
                 self.rules(one)(self, one, ir.widen_to(g, one.axes) if one.op != "loop" else g)

@@ -183,7 +183,7 @@ def test_no_draw_at_evaluation() -> None:
     assert zoo.difference(zoo.model(wet)(**zoo.inputs("bert")), plain) == 0
     kept = compile("bert", entry="Bert", settings={**zoo.BERT, "p": 0.5, "p_attn": 0.999}, without=("inference",))
     assert zoo.difference(zoo.model(kept)(**zoo.inputs("bert")), plain) < 1e-12
-    told = "dropout is the identity: a NumPy module does not train"
+    told = "dropout is the identity: a NumPy module drops nothing out"
     assert [line.what for line in kept.ledger.lines if line.pass_name == "inference"] == [told]
     assert told not in str(wet.ledger)
 

@@ -1,0 +1,299 @@
+"""Writes a differentiated objective on whole padded batches: every value has its batch as an axis like any other.
+
+Products are matrix products over all examples at once, meanings have their fast forms on copies, and a loop keeps its
+states as they are, for nothing here is overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ...compiler import kernels as kernel_table
+from ...compiler.ir import Axis, Length, Node, reduce, widen_to
+from . import loops
+from .einsum import LETTERS
+from .literals import number
+from .losses import Dims, LossWriter
+from .values import Unsupported, Value, aligned, transposed
+
+POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu", "gelu_slope", "gelu_tanh_slope", "silu_slope")
+ALONG = ("softmax", "softmax_slope", "layer_norm", "layer_norm_slope", "rms_norm", "rms_norm_slope")
+
+
+class GradientWriter(LossWriter):
+    """Writes a loss and its gradients, from the inputs of a model on."""
+
+    def begin_length(self, text: str) -> None:
+        """What stands for the entries that exist and that may be seen: None for all of them."""
+        self.write(f"exists_{text} = if_any_not(np.arange({text}) < count_{text}[:, None])")
+        self.write(f"seen_{text} = if_any_not(visible_{text})")
+
+    def copied(self, name: str) -> str:
+        return name  # nothing here is overwritten
+
+    # -------------------------------------------------------------------------------------------------- leaves
+
+    def _weight(self, one: Node) -> Value:
+        text = f'weights["{one["name"]}"]'
+        return Value(f"np.asarray({text})" if self.stacks.get(one["name"]) else text, "", one.axes)
+
+    def is_ready(self, one: Node) -> bool:
+        return super().is_ready(one) or one.op == "weight"
+
+    def _widen(self, one: Node) -> Value:
+        """A number that is repeated has the type of the model, and a whole one stays whole."""
+        value = self.value(one.args[0])
+        if value.number and one.kind == "real":
+            self.memo[one.args[0]] = replace(value, text=f"self.dtype.type({value.text})", number=False)
+        made = super()._widen(one)
+        self.memo[one.args[0]] = value
+        return replace(made, wide=made.wide or (value.number and one.kind != "real"))
+
+    def _position(self, one: Node) -> Value:
+        axis = one["axis"]
+        text = self.length_texts[axis.size.name]
+        self.need("given_positions")
+        made = f'given_positions(given.get("position_ids"), places_{text}, shape_{text}, {text})'
+        return Value(made, "", one.axes, wide=True)
+
+    def _visible(self, one: Node) -> Value:
+        return Value(f"visible_{self._length(one['axis'])}", "", one.axes)
+
+    def _length(self, axis: Axis) -> str:
+        assert isinstance(axis.size, Length)
+        return self.length_texts[axis.size.name]
+
+    def _pick(self, one: Node) -> Value:
+        base = one.args[0]
+        numbers = [self.value(arg) for arg in one.args[1:]]
+        if base.op == "weight" and all(value.number for value in numbers):
+            stack = self.stacks.get(base["name"], ())
+            if stack and set(stack) == set(one["keys"]):
+                at = dict(zip(one["keys"], numbers, strict=True))
+                places = "".join(f"[{at[axis].text}]" for axis in stack)
+                return Value(f'weights["{base["name"]}"]{places}', "", one.axes)
+        return super()._pick(one)
+
+    # ------------------------------------------------------------------------------------------------ relations
+
+    def _map(self, one: Node) -> Value:
+        if one["fn"] == "where" and one.args[0].op == "visible" and _is_zero(one.args[2]):
+            return self._within(self.real(self.value(one.args[1])), one.args[0]["axis"], "seen")
+        if one["fn"] in ("+", "-") and one.args[1].op == "scatter" and self.readers.get(one.args[1], 0) <= 1:
+            found = self._added_at(one)
+            if found is not None:
+                return found
+        return super()._map(one)
+
+    def _added_at(self, one: Node) -> Value | None:
+        """A sum with values at places that are all different, in the memory of the other; None if it is no such."""
+        into, scatter = self.value(one.args[0]), one.args[1]
+        value, *indices = (self.value(arg) for arg in scatter.args)
+        at = tuple(dict.fromkeys(axis for part in (value, *indices) for axis in part.dims))
+        places = dict(zip(scatter["keys"], indices, strict=True))
+        fits = set(into.dims) == {*at, *places} and not set(at) & set(places)
+        if into.text.isidentifier() or not into.owned or into.wide or not fits:
+            return None
+        places |= {axis: Value(f"np.arange({self.size(axis)})", "", (axis,)) for axis in at}
+        texts = ", ".join(self.fit(places[axis], "", at) for axis in into.dims)
+        sign = "-" if one["fn"] == "-" else ""
+        self.need("add_at")
+        added = f"{sign}{self.real(value).wrapped}" if set(value.dims) == set(at) else ""
+        if not added or transposed(value, at).text != value.text:
+            return None
+        return Value(f"add_at({into.text}, {added}, {texts})", "", into.dims, owned=True)
+
+    def _within(self, value: Value, axis: Axis, relation: str) -> Value:
+        """The value with 0 where an entry of a length does not exist, or may not be seen."""
+        assert axis.owner is not None
+        missing = tuple(a for a in (axis.owner, axis) if a not in value.dims)
+        if missing:
+            dims = (*value.dims, *missing)
+            value = Value(self.broadcast(value, "", dims), "", dims)
+        self.need("zero_beyond")
+        owner, entry = value.dims.index(axis.owner), value.dims.index(axis)
+        text = f"zero_beyond({value.text}, {relation}_{self._length(axis)}, {owner}, {entry})"
+        return Value(text, "", value.dims)  # perhaps the value itself
+
+    # ------------------------------------------------------------------------------------------------- meanings
+
+    def _kernel(self, one: Node) -> Value:
+        """A meaning in place, on a copy; its fast forms are those of slopes.py, kernels.py and rowwise.py."""
+        name, at = one["name"], kernel_table.parts(one)
+        if name in POINTWISE and "bias" not in at:
+            value = self.real(self.value(at["x"]))
+            self.need(name)
+            return Value(f"{name}({self._fresh(value, value.dims)})", "", value.dims, owned=True)
+        if name in ALONG and set(at) <= {"x", "g", "y", "see"} and not (one["axis"].ragged and "norm" in name):
+            return self._along(one, at)
+        return super()._kernel(one)
+
+    def _along(self, one: Node, at: Mapping[str, Node]) -> Value:
+        """A meaning along its axis, which comes last."""
+        axis, name = one["axis"], one["name"]
+        first = at["g"] if "g" in at else at["x"]
+        value = self.real(self.value(first))
+        dims = (*(a for a in dict.fromkeys((*value.dims, *one.axes)) if a != axis), axis)
+        texts = [self._fresh(value, dims)]
+        for role in ("y", "x"):
+            if role in at and at[role] is not first:
+                other = self.real(self.value(at[role]))
+                texts.append(self._whole(other, dims))
+        if name.startswith("softmax"):
+            name = "softmax_slope" if "g" in at else "seen_softmax"
+            texts.append(self._lifted(axis, "seen", dims) or "None")
+            texts += [self.fit(self.value(at["see"]), "", dims)] if "see" in at else []
+        else:
+            texts.append(f"eps={number(one['eps'])}")
+        self.need(name)
+        return Value(f"{name}({', '.join(texts)})", "", dims, owned=True)
+
+    def _whole(self, value: Value, dims: Dims) -> str:
+        return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
+
+    def _fresh(self, value: Value, dims: Dims) -> str:
+        """Text of memory that may be overwritten, with these dimensions in order."""
+        if value.owned and not value.text.isidentifier() and value.dims == dims:
+            return value.text
+        self.need("fresh")
+        return f"fresh({self._whole(value, dims)}, self.dtype)"
+
+    def _lifted(self, axis: Axis, relation: str, dims: Dims) -> str:
+        """A relation of a length as an argument: over these dimensions, None where it always holds."""
+        if not axis.counted or axis.owner not in dims:
+            return ""
+        self.need("lifted")
+        owner, entry = dims.index(axis.owner), dims.index(axis)
+        return f"lifted({relation}_{self._length(axis)}, {owner}, {entry}, {len(dims)})"
+
+    def _reduce(self, one: Node) -> Value:
+        """One result for each owner of a length, even where the value does not know the owner."""
+        owners = [axis for axis in one.axes if all(axis not in arg.axes for arg in one.args)]
+        if owners:
+            value, *condition = one.args
+            one = reduce(one["reduction"], widen_to(value, owners), one["over"], *condition)
+        return super()._reduce(one)
+
+    # ------------------------------------------------------------------------------------------------- products
+
+    def _contract(self, one: Node) -> Value:
+        return self._product(one, "seen")
+
+    def _total(self, one: Node) -> Value:
+        return self._product(one, "exists")
+
+    def _product(self, one: Node, relation: str) -> Value:
+        over = one["over"]
+        values = [self.real(self.value(arg)) for arg in one.args]
+        have = dict.fromkeys((*over, *(axis for value in values for axis in value.dims)))
+        for axis in have:
+            known = axis.owner in have or relation == "seen"  # a length leaves a result for each owner
+            if axis.counted and known and (axis in over or axis.owner in over):
+                both = [axis.owner, axis]
+                at = min(range(len(values)), key=lambda i: (not set(both) <= set(values[i].dims), len(values[i].dims)))
+                values[at] = self._within(values[at], axis, relation)
+        values = [self._alone(values, at, over) for at in range(len(values))]
+        if len(values) == 1:
+            return values[0]
+        return self._multiplied(values[0], values[1], tuple(over))
+
+    @staticmethod
+    def _alone(values: Sequence[Value], at: int, over: Iterable[Axis]) -> Value:
+        """The value without the axes that it alone has, which are summed."""
+        value = values[at]
+        others = [axis for place, other in enumerate(values) if place != at for axis in other.dims]
+        dims = tuple(axis for axis in value.dims if axis in over and axis not in others)
+        if not dims:
+            return value
+        axes = tuple(value.dims.index(axis) for axis in dims)
+        text = f"{value.wrapped}.sum(axis={axes if len(axes) > 1 else axes[0]})"
+        return Value(text, "", tuple(axis for axis in value.dims if axis not in dims), owned=True)
+
+    def _multiplied(self, left: Value, right: Value, over: Dims) -> Value:
+        letters = {axis: LETTERS[at] for at, axis in enumerate(dict.fromkeys((*left.dims, *right.dims)))}
+        common = tuple(axis for axis in left.dims if axis in right.dims and axis not in over)
+        dims = (*common, *(a for a in left.dims if a not in right.dims), *(a for a in right.dims if a not in left.dims))
+        spelled = ["".join(letters[axis] for axis in axes) for axes in (left.dims, right.dims, dims)]
+        self.need("product_of")
+        text = f'product_of({left.text}, {right.text}, "{spelled[0]},{spelled[1]}->{spelled[2]}")'
+        return Value(text, "", dims, owned=True)
+
+    def _scatter(self, one: Node) -> Value:
+        keys = one["keys"]
+        value = self.real(self.value(one.args[0]))
+        indices = [self.value(arg) for arg in one.args[1:]]
+        kept = tuple(axis for axis in one.axes if axis not in keys)
+        at = tuple(dict.fromkeys((*(a for i in indices for a in i.dims), *(a for a in value.dims if a not in kept))))
+        shared = tuple(axis for axis in kept if axis in at)
+        rest = tuple(axis for axis in kept if axis not in at)
+        texts = [aligned(index, "", at) if index.dims else index.text for index in indices]
+        texts += [aligned(Value(f"np.arange({self.size(axis)})", "", (axis,)), "", at) for axis in shared]
+        sizes = ", ".join(self.size(axis) for axis in (*keys, *shared, *rest))
+        whole = set(value.dims) >= {*at, *rest}
+        dims = (*at, *rest)
+        text = transposed(value, dims).text if whole else self.broadcast(value, "", dims)
+        self.need("scatter_add")
+        there = self._there(at, one.axes)
+        made = f"scatter_add(({sizes},), {text}, {len(keys)}, {', '.join(texts)}{there})"
+        return Value(made, "", (*keys, *shared, *rest), owned=True)
+
+    def _there(self, at: Dims, target: Dims) -> str:
+        """The argument that leaves out entries that do not exist, where a length is summed."""
+        found = []
+        for axis in at:
+            if axis.counted and axis.owner in at and not (axis in target and axis.owner in target):
+                found.append(self._lifted(axis, "exists", at))
+        if len(found) > 1:
+            raise Unsupported("a sum at places over two lengths at once")
+        return f", there={found[0]}" if found else ""
+
+    # --------------------------------------------------------------------------------------------------- loops
+
+    def last_step(self, one: Node, stop: Value) -> str:
+        return f"int(np.max({stop.text}, initial=0))" if stop.dims else stop.text
+
+    def step(self, one: Node, names: list[str], states: list[Value]) -> None:
+        """In a loop over a length an example that has ended keeps its state."""
+        stop = self.value(one.args[one["slots"]])
+        if not stop.dims:
+            super().step(one, names, states)
+            return
+        self.body(one["body"])
+        running = Value(f"({self.counters[one['loop']]} < {stop.text})", "", stop.dims)
+        new = []
+        for part, before in zip(one["body"], states, strict=True):
+            text = self._whole(self.value(part), before.dims)
+            text = f"np.where({aligned(running, '', before.dims)}, {text}, {before.text})"
+            new.append(Value(text, "", before.dims))
+        loops.end_step(self, one, names, new)
+
+    def _history(self, one: Node) -> Value:
+        number = self.value(one.args[1])
+        if not number.dims:
+            return super()._history(one)
+        made = one.args[0]
+        like = loops.state(self, made, one["slot"])
+        return self._of_numbers(self.histories[made["loop"], one["slot"]], like, number, made["start"])
+
+    def _past(self, one: Node) -> Value:
+        number = self.value(one.args[0])
+        if not number.dims:
+            return super()._past(one)
+        like: Value = self.memo["like", one["loop"], one["slot"]]  # type: ignore[index]
+        return self._of_numbers(self.histories[one["loop"], one["slot"]], like, number, 0)
+
+    def _of_numbers(self, states: str, like: Value, number: Value, start: int) -> Value:
+        """The states of numbers that differ from entry to entry."""
+        shared = tuple(axis for axis in like.dims if axis in number.dims)
+        rest = tuple(axis for axis in like.dims if axis not in number.dims)
+        order = [0, *(like.dims.index(axis) + 1 for axis in (*shared, *rest))]
+        base = f"np.stack({states})" + (f".transpose({', '.join(map(str, order))})" if order != sorted(order) else "")
+        texts = [f"{number.wrapped} - {start}" if start else number.text]
+        texts += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", number.dims) for a in shared]
+        self.need("gather")
+        return Value(f"gather({base}, {', '.join(texts)})", "", (*number.dims, *rest), owned=True, wide=like.wide)
+
+
+def _is_zero(one: Node) -> bool:
+    return one.op == "const" and one["value"] == 0 and not isinstance(one["value"], bool)
