@@ -193,10 +193,15 @@ def corrupt(
 
     check_backend(backend)
     module = load_module(_spec(spec))
-    compiled = compile_graph(module, _config(config), choose(module, name).name, _settings(settings))
+    known, own, entry = _config(config), _settings(settings), choose(module, name).name
+
+    def compiled(count: int | None) -> Program:
+        few = {"vocab": count} if count is not None and "vocab" in module.options else {}  # words are all the tokens
+        return Program(compile_graph(module, known, entry, {**few, **own}), backend)
+
     said = _settings(chosen.pop("inputs"), "input", "mlm_probability=0.3")
     said |= {"whole_words": True} if chosen.pop("whole_words") else {}
-    corrupt_job(Program(compiled, backend), Job(inputs=said, **chosen))
+    corrupt_job(compiled, Job(inputs=said, **chosen))
 
 
 @command("transformula graph bert --format html -o bert.html")

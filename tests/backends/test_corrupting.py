@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import shlex
 import subprocess
 import sys
 from functools import cache
@@ -13,15 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from click.testing import CliRunner
 
 import transformula
 from transformula.backends.numpy import drawing
 from transformula.backends.program import Program
 from transformula.backends.proving_corruptions import RATES, SIDES, batch, compared
 from transformula.backends.torch import drawing as torch_drawing
+from transformula.cli import app
 from transformula.compiler import draws
 from transformula.compiler.corruptions import border, corrupted, names
 from transformula.compiler.driver import compile_graph, load_module
+from transformula.compiler.reference import allowed_inputs
 from transformula.grammar.diagnostics import TransformulaError
 
 Array = npt.NDArray[Any]
@@ -268,3 +273,47 @@ def test_a_draw_whose_last_digit_decides_is_refused(backend: str) -> None:
     text = "config\n    n = 4\ncorruption C(x[seq] as input_ids) → input_ids[seq] = sample[n](0 * x[→ n])\n"
     with pytest.raises(TransformulaError, match="X992"):
         _ = transformula.compile(text, backend).source
+
+
+SERVES = [
+    ("bert", "masking", "BertForMaskedLM", "mlm"),
+    ("bert", "next_sentence_pairs", "BertForPreTraining", "pretraining"),
+    ("roberta", "masking", "BertForMaskedLM", "mlm"),
+    ("albert", "sentence_order_pairs", "AlbertForPreTraining", "pretraining"),
+    ("electra", "replaced_tokens", "ElectraForPreTraining", "detecting"),
+    ("bart", "token_masking", "BartForConditionalGeneration", "denoising"),
+    ("bart", "token_deletion", "BartForConditionalGeneration", "denoising"),
+    ("bart", "text_infilling", "BartForConditionalGeneration", "denoising"),
+    ("bart", "sentence_permutation", "BartForConditionalGeneration", "denoising"),
+    ("bart", "document_rotation", "BartForConditionalGeneration", "denoising"),
+    ("t5", "span_corruption", "T5ForConditionalGeneration", "seq2seq"),
+]
+
+
+@pytest.mark.parametrize(("spec", "name", "model", "objective"), SERVES)
+def test_the_model_takes_what_a_corruption_gives(spec: str, name: str, model: str, objective: str) -> None:
+    """The results have the names and lengths of the inputs of the objective that they serve."""
+    made = program(spec, name, "numpy").compiled
+    given = batch(made.formula, border(made.formula, made.config), 1).given
+    found = program(spec, name, "numpy").corrupt(**given, seed=1)
+    graph = compile_graph(spec, entry=model, settings={"layers": 1}, until="formula")
+    (loss,) = (one for one in graph.losses if one.entry == objective)
+    taken = {*allowed_inputs(graph.formula), *(one.name for one in loss.formula.inputs)}
+    assert set(found) - taken <= {"special_tokens_mask"}
+    axes = {one.name: one.axes for one in (*graph.formula.inputs, *loss.formula.inputs)}
+    sizes: dict[str, int] = {}
+    for one, value in found.items():
+        if one in axes and len(axes[one]) == 2:
+            assert sizes.setdefault(str(axes[one][1].size), value.shape[1]) == value.shape[1], one
+
+
+def test_the_page_has_a_row_for_each_corruption() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "corruptions.md").read_text("utf-8")
+    for spec, name, _, _ in SERVES:
+        assert f"| `{name}` |" in text, f"{spec}: {name}"
+    for line in re.findall(r"^    \$ transformula (corrupt .*)$", text, re.MULTILINE):
+        told = text.partition(f"    $ transformula {line}\n")[2].partition("\n\n")[0]
+        result = CliRunner().invoke(app, shlex.split(line))
+        assert result.exit_code == 0, result.output
+        shown = [row.strip() for row in told.splitlines() if row.strip() != "…"]
+        assert set(shown) <= {row.strip() for row in result.stdout.splitlines()}, result.stdout

@@ -343,7 +343,7 @@ def pairs(spec: str, name: str, seed: int, count: int) -> dict[str, Array]:
     for place, one in enumerate(names):
         given[one] = [[1000 * (place + 1) + k for k in range(rng.integers(0, 6))] for _ in range(count)]
     found: dict[str, Any] = corruption(spec, name)(**given)
-    return {**found, "given": given}  # type: ignore[dict-item]
+    return {**found, "given": given}
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_a_pair_goes_on_to_be_masked() -> None:
 
 
 def test_replacements_may_be_given() -> None:
-    """ELECTRA: samples of a generator at the places that were masked; where the sample is right, nothing is replaced."""
+    """ELECTRA: samples of a generator at the masked places; where the sample is right, nothing is replaced."""
     ids, mask, special = texts([6] * 2)
     chosen = np.array([[0, 1, 1, 0, 1, 0, 0, 1]] * 2)
     new = np.full_like(ids, 2000)

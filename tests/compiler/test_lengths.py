@@ -1,8 +1,6 @@
-"""Results of another length: filter, repeat, sort, and lengths one after the other, in the language and the evaluator."""
+"""Results of another length: filter, repeat, sort, lengths one after the other; and what evaluates them."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
@@ -94,9 +92,12 @@ NESTED = lowered(
 )
 
 
-@pytest.mark.parametrize("graph", [FILTER, REPEAT, SORT, PARTS, NESTED], ids=["filter", "repeat", "sort", "parts", "all"])
+GRAPHS = {"filter": FILTER, "repeat": REPEAT, "sort": SORT, "parts": PARTS, "all": NESTED}
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_examples_of_a_batch_do_not_mix(graph: Graph) -> None:
-    """The naive evaluator on a padded batch gives what it gives for each example: lengths, sums and draws are its own."""
+    """On a padded batch the evaluator gives what it gives for each example: lengths, sums and draws are its own."""
     rng = np.random.default_rng(1)
     counts = np.array([4, 0, 6, 1])
     x, u = rng.integers(0, 9, (4, 6)), rng.integers(0, 4, (4, 6))
@@ -176,7 +177,8 @@ def drawn(graph: Graph, count: int) -> Array:
 
 
 def test_draws_of_a_new_length_go_by_its_places() -> None:
-    text = "corruption C(x[seq] as input_ids) → out[out] = floor(100 * uniform[out](0, 1)) + 0 * repeat[seq → out](x, 2)\n"
+    body = "floor(100 * uniform[out](0, 1)) + 0 * repeat[seq → out](x, 2)"
+    text = f"corruption C(x[seq] as input_ids) → out[out] = {body}\n"
     short, long = drawn(lowered(text), 2), drawn(lowered(text), 5)
     np.testing.assert_array_equal(long[:4], short)
     assert len(set(long.tolist())) > 5
