@@ -114,6 +114,23 @@ def test_the_first_numbers_are_known() -> None:
     assert wanted == draws.uniform(42, "here", (3, 1))[2, 0]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_number_loses_a_digit_on_its_way(backend: str) -> None:
+    """A rate that is the very number drawn does not hit, the next larger one does: as a default, an input, a part."""
+    text = (
+        "corruption C(x[seq] as input_ids, rate = {0}) → input_ids[seq] = hits\n"
+        "    where u    = uniform[seq](0, 1)\n"
+        "          hits = (1 if u < rate else 0) + (10 if u < max(rate, {0}) else 0) + (100 if max(u, {0}) > {1} else 0)\n"
+    )
+    site = next(one["site"] for one in compile_graph(text.format(0.5, 0.5)).formula.nodes() if one.op == "random")
+    (drawn,) = draws.uniform(3, site, (1, 1))[0]
+    larger = float(np.nextafter(drawn, 1))
+    for rate, wanted in ((drawn, 0), (larger, 111)):
+        made = transformula.compile(text.format(repr(float(rate)), repr(float(drawn))), backend)
+        assert made.corrupt(input_ids=[[5]], seed=3)["input_ids"].tolist() == [[wanted]]
+        assert made.corrupt(input_ids=[[5]], seed=3, rate=float(rate))["input_ids"].tolist() == [[wanted]]
+
+
 def test_a_new_process_gives_the_same() -> None:
     text = (
         "import transformula as t; print(t.corrupt('bart', 'text_infilling', input_ids=[list(range(9, 40))], "

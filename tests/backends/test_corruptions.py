@@ -234,6 +234,15 @@ def test_spans_are_poisson_numbers() -> None:
     assert 0 in lengths
 
 
+def test_a_span_may_stand_anywhere() -> None:
+    """One of four tokens goes: before, between and behind the three that stay, each as likely."""
+    ids, mask, special = texts([4] * 1000)
+    found = run("text_infilling", ids, mask, special, mask_probability=0.25, poisson_lambda=30, seed=2)
+    counts = np.bincount((found["input_ids"] == MASK).argmax(1), minlength=5)
+    assert counts[0] == 0
+    assert (np.abs(counts[1:] - 250) < 5 * np.sqrt(250)).all()
+
+
 def test_everything_hidden_is_masks_alone() -> None:
     ids, mask, special = texts(COUNTS)
     found = run("text_infilling", ids, mask, special, mask_probability=1, seed=2)
@@ -309,9 +318,13 @@ def test_spans_of_t5_meet_their_rate_and_length() -> None:
     ids, mask, special = texts([500] * 40)
     found = run("span_corruption", ids, mask, special, seed=8)
     hidden = sum(len([one for one in row if one >= 1000]) for row in found["labels"])
-    spans = int(((found["input_ids"] <= FIRST) & (found["input_ids"] > FIRST - 100)).sum())
-    assert abs(hidden / (500 * 40) - 0.15) < 1 / 500
-    assert abs(hidden / spans - 3) < 0.1
+    spans = ((found["input_ids"] <= FIRST) & (found["input_ids"] > FIRST - 100)).sum(1)
+    assert hidden == 75 * 40
+    assert (spans == 25).all(), "no two runs meet"
+    for row in range(40):
+        made = row_of(found, row)
+        assert made[1] == 1000
+        assert made[-2] == FIRST - 24
 
 
 def test_there_are_only_so_many_sentinels() -> None:
