@@ -276,7 +276,7 @@ def _rank(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Ten
     fn = _settled(scope, fn, made)
     if fn.axes[0] not in made.axes:
         raise _no_axis(scope, fn, made, fn.axes[0], None, args[0].value)
-    return Tensor(ir.rank(made.node, fn.axes[0]))
+    return Tensor(ir.rank(ir.owned(made.node, fn.axes[0]), fn.axes[0]))
 
 
 def _site(scope: Scope, expr: s.Node) -> dict[str, Any]:

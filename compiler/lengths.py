@@ -44,7 +44,7 @@ def allowed(scope: Scope, span: Span) -> None:
 
 def made(name: str, count: Node, like: Axis) -> Axis:
     """The axis of a new length, one for each owner of `like`."""
-    return Axis(name, Length(name, made=count), like.owner)
+    return Axis(name, Length(name, made=ir.owned(count, like)), like.owner)
 
 
 def filtered(scope: Scope, base: Tensor, axis: Axis, item: s.RestrictItem) -> Tensor:
@@ -67,10 +67,13 @@ def repeated(scope: Scope, base: Tensor, axis: Axis, times: Tensor, name: s.Name
             name.span,
             help="For example [seq if keep → out].",
         )
-    number = ir.widen(times.node, axis)
-    count = ir.reduce("sum", number, (axis,))
-    _one_length(scope, count, axis, written)
-    into = made(name.name, count, axis)
+    key = _home(scope), written.span, axis
+    if key not in scope.session.lengths:  # looked for by name and then written, it is one length
+        number = ir.widen(ir.owned(times.node, axis), axis)
+        count = ir.reduce("sum", number, (axis,))
+        _one_length(scope, count, axis, written)
+        scope.session.lengths[key] = number, made(name.name, count, axis)
+    number, into = scope.session.lengths[key]
     return Tensor(ir.pick(base.node, {axis: ir.repeat(number, axis, into)}))
 
 
@@ -141,7 +144,7 @@ def _whole(scope: Scope, times: Tensor, written: s.Expr) -> Tensor:
 
 def _sorted(value: Tensor, by: Tensor, axis: Axis, new: s.Name | None) -> Tensor:
     """As long as before; under another name if one is given."""
-    found = Tensor(ir.pick(value.node, {axis: ir.order(by.node, axis)}))
+    found = Tensor(ir.pick(value.node, {axis: ir.order(ir.owned(by.node, axis), axis)}))
     return found if new is None else found.rename({axis: Axis(new.name, axis.size, axis.owner)})
 
 
@@ -174,21 +177,26 @@ def joined(
 
 def made_axis(scope: Scope, name: str) -> Axis | None:
     """The new length that a definition's text makes under this name, whatever the order of its parts."""
-    here: Scope | None = scope
-    while here is not None and here.entry is None:
-        here = here.parent
-    busy = here is None or (id(here), name) in scope.session.looking
-    if here is None or here.entry is None or busy or scope.session.whole in ("model", "objective"):
+    here = _home(scope)
+    busy = (here, name) in scope.session.looking
+    if here.entry is None or busy or scope.session.whole in ("model", "objective"):
         return None
     found = next(_makers(here.entry.definition, name), None)
     if found is None:
         return None
-    scope.session.looking.add((id(here), name))
+    scope.session.looking.add((here, name))
     try:
         axis = here.find(expressions.tensor(here, expressions.lower(here, found), found), name)
         return axis if axis is not None and axis.ragged else None
     finally:
-        scope.session.looking.discard((id(here), name))
+        scope.session.looking.discard((here, name))
+
+
+def _home(scope: Scope) -> Scope:
+    """The scope of the call around."""
+    while scope.entry is None and scope.parent is not None:
+        scope = scope.parent
+    return scope
 
 
 def _makers(definition: s.Definition, name: str) -> Iterator[s.Expr]:

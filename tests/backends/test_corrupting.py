@@ -120,7 +120,8 @@ def test_no_number_loses_a_digit_on_its_way(backend: str) -> None:
     text = (
         "corruption C(x[seq] as input_ids, rate = {0}) → input_ids[seq] = hits\n"
         "    where u    = uniform[seq](0, 1)\n"
-        "          hits = (1 if u < rate else 0) + (10 if u < max(rate, {0}) else 0) + (100 if max(u, {0}) > {1} else 0)\n"
+        "          hits = (1 if u < rate else 0) + (10 if u < max(rate, {0}) else 0) + more\n"
+        "          more = 100 if max(u, {0}) > {1} else 0\n"
     )
     site = next(one["site"] for one in compile_graph(text.format(0.5, 0.5)).formula.nodes() if one.op == "random")
     (drawn,) = draws.uniform(3, site, (1, 1))[0]

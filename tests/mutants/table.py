@@ -1079,7 +1079,7 @@ CORRUPTED = (
     ),
     Mutant(
         "two new lengths of one name are one", "compiler/lengths.py",
-        "    return Axis(name, Length(name, made=count), like.owner)",
+        "    return Axis(name, Length(name, made=ir.owned(count, like)), like.owner)",
         "    return Axis(name, Length(name, made=ir.size(like)), like.owner)",
         "texts of different lengths meet", LENGTHS,
     ),
