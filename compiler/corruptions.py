@@ -57,13 +57,13 @@ def choose(module: Module, name: str | None) -> Entry:
     known = names(module)
     if not known:
         raise error(
-            "N232",
+            "N235",
             f"{module.name} has no corruption",
             help="One is declared like  corruption NAME(tokens[seq] as input_ids, …) → input_ids[out] = …",
         )
     if name is not None and name not in known:
         advice = did_you_mean(name, known) or f"It has {', '.join(known)}."
-        raise error("N232", f"{module.name} has no corruption `{name}`", help=advice)
+        raise error("N235", f"{module.name} has no corruption `{name}`", help=advice)
     return module.entries[name or known[0]]
 
 

@@ -255,7 +255,7 @@ def test_mistakes_are_told(wrong: dict[str, Any], code: str, told: str, backend:
     ],
 )
 def test_unknown_corruptions_are_told(spec: str, name: str | None, told: str) -> None:
-    with pytest.raises(TransformulaError, match="N232") as caught:
+    with pytest.raises(TransformulaError, match="N235") as caught:
         transformula.corrupt(spec, name, input_ids=[[1]])
     assert told in str(caught.value)
 
