@@ -164,6 +164,17 @@ def test_masking_meets_its_rates() -> None:
     assert abs(others.mean() / 30522 - 0.5) < 0.05
 
 
+def test_electra_masks_or_keeps() -> None:
+    """85 in 100 become the mask, the rest stays, as in the authors' code."""
+    ids, mask, special = texts([400] * 20)
+    found = corruption("electra", "masking")(
+        input_ids=ids, attention_mask=mask, special_tokens_mask=special, mask_token_id=MASK
+    )
+    hit, new = found["labels"] != LABEL_NONE, found["input_ids"]
+    assert set(new[hit & (new != ids)]) == {MASK}
+    assert share(int((new[hit] == MASK).sum()), int(hit.sum()), 0.85)
+
+
 def test_words_are_masked_as_wholes() -> None:
     ids, mask, special = texts([300] * 30)
     words = np.arange(ids.shape[1])[None].repeat(30, 0) // 3
@@ -325,6 +336,16 @@ def test_spans_of_t5_meet_their_rate_and_length() -> None:
         made = row_of(found, row)
         assert made[1] == 1000
         assert made[-2] == FIRST - 24
+
+
+def test_every_cut_into_spans_is_as_likely() -> None:
+    """3 of 6 tokens in 2 runs: 2 ways to cut the noise, 2 to cut what stays, as in random_spans_noise_mask."""
+    ids, mask, special = texts([6] * 800)
+    found = run("span_corruption", ids, mask, special, noise_density=0.5, mean_noise_span_length=1.5, seed=1)
+    stay = [tuple(one for one in row_of(found, row)[1:-1] if one >= 1000) for row in range(800)]
+    counts = {one: stay.count(one) for one in set(stay)}
+    assert set(counts) == {(1000, 1002, 1003), (1000, 1003, 1004), (1000, 1001, 1003), (1000, 1001, 1004)}
+    assert all(abs(count - 200) < 5 * np.sqrt(200) for count in counts.values())
 
 
 def test_there_are_only_so_many_sentinels() -> None:

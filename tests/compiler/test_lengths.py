@@ -42,6 +42,7 @@ CASES = {
     "an index of its own": (
         "sum[r: out if r ≤ index(out)](a[out = r])\n    where a = x[seq if x > 2 → out]", [3, 7, 12],
     ),
+    "of a formula": ("index(ab) + 0 * one_of[seq, other](x, v, n > 1)[chosen → ab]", [0, 1, 2, 3, 4]),
     "back to the text": ("x + a\n    where a = sum[some](x[seq if x > 2 → some])", [15, 13, 16, 13, 17]),
 }  # fmt: skip
 
@@ -55,7 +56,8 @@ def test_what_each_makes(name: str) -> None:
         if one in unused:
             head = head.replace(written, "")
     axis = "seq" if name == "back to the text" else "out"
-    text = head.format(axis=axis, body=body)
+    axis = "ab" if name == "of a formula" else axis
+    text = ("from corruptions import one_of\n" if "one_of" in body else "") + head.format(axis=axis, body=body)
     assert check(text) == []
     graph = lowered(text)
     full = {"input_ids": [3, 1, 4, 1, 5], "u": [2, 7, 1, 8, 2], "v": [9, 8]}
