@@ -48,6 +48,12 @@ def test_a_tokenizer_tells_its_special_tokens_and_words() -> None:
     assert any(one.startswith("##") for one in before)
 
 
+def test_a_folder_has_its_own_spec_sizes_and_tokenizer() -> None:
+    found = lines(MODEL, "masking", "--text", "A small cat sat.", "--input", "mlm_probability=1")
+    assert parts(found["text"]) == ["[CLS]", "a", "small", "cat", "sat", ".", "[SEP]"]
+    assert parts(found["labels"]) == ["·", "a", "small", "cat", "sat", ".", "·"]
+
+
 def test_whole_words_are_hit_as_wholes() -> None:
     for seed in range(4):
         found = lines(

@@ -183,25 +183,17 @@ def corrupt(
 ) -> None:
     """Corrupt texts as a pretraining objective does, and show them before and after.
 
-    SPEC is a .formula file, the name of a shipped spec, or - for standard input; NAME one of its corruptions, by
-    default the first. Pairs are made of texts that follow each other.
+    SPEC is a .formula file, the name of a shipped spec, a model's folder, or - for standard input; NAME one of its
+    corruptions, by default the first. Pairs are made of texts that follow each other.
     """
-    from .backends.program import Program, check_backend
-    from .compiler.corruptions import choose
-    from .compiler.driver import compile_graph, load_module
-    from .corrupting import Job, corrupt_job
-
-    check_backend(backend)
-    module = load_module(_spec(spec))
-    known, own, entry = _config(config), _settings(settings), choose(module, name).name
-
-    def compiled(count: int | None) -> Program:
-        few = {"vocab": count} if count is not None and "vocab" in module.options else {}  # words are all the tokens
-        return Program(compile_graph(module, known, entry, {**few, **own}), backend)
+    from .corrupting import Job, corrupt_job, programs
 
     said = _settings(chosen.pop("inputs"), "input", "mlm_probability=0.3")
     said |= {"whole_words": True} if chosen.pop("whole_words") else {}
-    corrupt_job(compiled, Job(inputs=said, **chosen))
+    folder = Path(spec) if Path(spec).is_dir() else None
+    made = programs(folder or _spec(spec), name, backend, _config(config), _settings(settings))
+    chosen["tokenizer"] = chosen["tokenizer"] or folder
+    corrupt_job(made, Job(inputs=said, **chosen))
 
 
 @command("transformula graph bert --format html -o bert.html")

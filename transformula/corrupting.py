@@ -135,6 +135,30 @@ class Job:
     as_json: bool = False
 
 
+def programs(
+    spec: str | Path, name: str | None, backend: str, config: dict[str, Any], settings: Mapping[str, Any]
+) -> Callable[[int | None], Program]:
+    """Compiles a corruption of a spec, or of the spec that a model's folder asks for, for so many tokens (if known)."""
+    from .backends.program import Program, check_backend
+    from .compiler.corruptions import choose
+    from .compiler.driver import compile_graph, load_module
+
+    check_backend(backend)
+    if isinstance(spec, Path) and spec.is_dir():
+        from .texts import folder_spec
+
+        module, config, _ = folder_spec(spec, config, None)
+    else:
+        module = load_module(spec)
+    entry = choose(module, name).name
+
+    def compiled(count: int | None) -> Program:
+        few = {"vocab": count} if count is not None and "vocab" in module.options else {}  # words are all the tokens
+        return Program(compile_graph(module, config, entry, {**few, **settings}), backend)
+
+    return compiled
+
+
 def corrupt_job(compiled: Callable[[int | None], Program], job: Job) -> None:
     """Corrupts the texts and prints each before and after; `compiled` takes the number of tokens, if that is known."""
     from .compiler import corruptions
