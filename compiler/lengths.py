@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Span, TransformulaError
-from . import choices, expressions, ir, wording
+from . import choices, expressions, ir, sites, wording
 from .ir import Axis, Length, Node
 from .names import parts
 from .values import Builtin, Tensor
@@ -69,7 +69,7 @@ def repeated(scope: Scope, base: Tensor, axis: Axis, times: Tensor, name: s.Name
             name.span,
             help="For example [seq if keep → out].",
         )
-    key = _home(scope), written.span, axis
+    key = sites.home(scope), written.span, axis
     if key not in scope.session.lengths:  # looked for by name and then written, it is one length
         number = ir.widen(ir.owned(times.node, axis), axis)
         count = ir.reduce("sum", number, (axis,))
@@ -179,7 +179,7 @@ def joined(
 
 def made_axis(scope: Scope, name: str) -> Axis | None:
     """The new length that a definition's text makes under this name, whatever the order of its parts."""
-    here = _home(scope)
+    here = sites.home(scope)
     busy = (here, name) in scope.session.looking
     if here.entry is None or busy or scope.session.whole in ("model", "objective"):
         return None
@@ -195,13 +195,6 @@ def made_axis(scope: Scope, name: str) -> Axis | None:
         return axis if axis is not None and axis.ragged else None
     finally:
         scope.session.looking.discard((here, name))
-
-
-def _home(scope: Scope) -> Scope:
-    """The scope of the call around."""
-    while scope.entry is None and scope.parent is not None:
-        scope = scope.parent
-    return scope
 
 
 def _maker(entry: Entry, name: str, seen: set[int]) -> s.Expr | None:
