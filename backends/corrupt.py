@@ -60,7 +60,7 @@ def corrupter(program: Program) -> Callable[..., dict[str, Any]]:
     if program.compiled.kind != "corruption":
         known = corruptions.names(program.compiled.module)
         told = f"Corruptions of {program.compiled.module.name}: {', '.join(known)}." if known else ""
-        raise error("N232", f"`{program.name}` is a {program.compiled.kind} and corrupts nothing", help=told)
+        raise error("N235", f"`{program.name}` is a {program.compiled.kind} and corrupts nothing", help=told)
     made = types.ModuleType(f"transformula_{program.name}")
     exec(_compile(program), made.__dict__)
     names = _names(program)

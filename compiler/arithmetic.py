@@ -393,8 +393,3 @@ def check_extents(scope: Scope, values: list[Tensor], expr: s.Node) -> None:
             label = scope.label(axis)
             if seen.setdefault(label, axis) != axis:
                 raise products.extents(scope, label, seen[label], axis, expr)
-
-
-# ------------------------------------------------------------------------------------------------------- cases
-
-

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note
-from . import arithmetic, expressions, ir, lengths, ops, products, wording
+from . import arithmetic, expressions, ir, lengths, ops, products, sites, wording
 from .ir import Axis, Node
 from .names import MAKERS
 from .values import Builtin, Choice, Tensor, Value
@@ -276,14 +276,7 @@ def _rank(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Ten
     fn = _settled(scope, fn, made)
     if fn.axes[0] not in made.axes:
         raise _no_axis(scope, fn, made, fn.axes[0], None, args[0].value)
-    return Tensor(ir.rank(made.node, fn.axes[0]))
-
-
-def _site(scope: Scope, expr: s.Node) -> dict[str, Any]:
-    """Where a draw stands: its instance, the calls that lead to it, its place in its file; and the loops around it."""
-    file = expr.span.source.name.replace("\\", "/").rsplit("/", 1)[-1]
-    site = f"{scope.path}{scope.site}{file}:{expr.span.line}:{expr.span.column}"
-    return {"site": site, "steps": scope.steps} if scope.steps else {"site": site}
+    return Tensor(ir.rank(ir.owned(made.node, fn.axes[0]), fn.axes[0]))
 
 
 def _draw(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Tensor:
@@ -295,11 +288,11 @@ def _draw(scope: Scope, fn: Builtin, args: Sequence[s.Arg], expr: s.Call) -> Ten
     if fn.name == "sample":
         if len(fn.axes) != 1 or fn.axes[0] not in values[0].axes:
             raise _which(scope, "sample", values[0], expr)
-        return Tensor(ir.draw("sample", [values[0].node], (), kind, **_site(scope, expr), axis=fn.axes[0]))
+        return Tensor(ir.draw("sample", [values[0].node], (), kind, **sites.site(scope, expr.span), axis=fn.axes[0]))
     lifted = [a for a in (scope.session.batch,) if a is not None]
     axes = tuple(dict.fromkeys((*lifted, *(a for a in scope.lifted), *fn.axes)))
     axes = tuple(sorted(axes, key=lambda a: (a not in lifted, a.name, a.tag)))
-    return Tensor(ir.draw(fn.name, [v.node for v in values], axes, kind, **_site(scope, expr)))
+    return Tensor(ir.draw(fn.name, [v.node for v in values], axes, kind, **sites.site(scope, expr.span)))
 
 
 def _dropout(scope: Scope, args: Sequence[s.Arg], expr: s.Call) -> Value:
@@ -318,5 +311,5 @@ def _dropout(scope: Scope, args: Sequence[s.Arg], expr: s.Call) -> Value:
             return found
     made = expressions.tensor(scope, found, args[0].value)
     rate_node = expressions.tensor(scope, rate, args[1].value).node
-    node = ir.draw("dropout", [made.node, rate_node], (), "real", **_site(scope, expr))
+    node = ir.draw("dropout", [made.node, rate_node], (), "real", **sites.site(scope, expr.span))
     return Tensor(node, made.bottom, made.zero)

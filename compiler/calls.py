@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Note, Span
-from . import arithmetic, binding, builtins, entering, expressions, instances, ir, refusals, showing, wording
+from . import arithmetic, binding, builtins, entering, expressions, instances, ir, refusals, showing, sites, wording
 from . import scope as scopes
 from .config import Config
 from .entering import Entering
@@ -134,7 +134,7 @@ def _call_local(scope: Scope, fn: Formula, args: Sequence[s.Arg], expr: s.Call) 
 
 def _place_draws(going: Entering, inner: Scope) -> None:
     """Each call draws anew, and so does each step of the loops around it."""
-    inner.site, inner.steps = f"{going.scope.site}{going.span.line}:{going.span.column}/", going.scope.steps
+    inner.site, inner.steps = f"{going.scope.site}{sites.place(going.scope, going.span)}/", going.scope.steps
 
 
 def _label_local(going: Entering, inner: Scope) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..grammar.diagnostics import did_you_mean, error
+from . import kernels
 from .config import Config
 from .evaluate import Evaluator, Lengths
 from .ir import Axis, Graph, Length, Node, Output, walk_all
@@ -56,13 +57,13 @@ def choose(module: Module, name: str | None) -> Entry:
     known = names(module)
     if not known:
         raise error(
-            "N232",
+            "N235",
             f"{module.name} has no corruption",
             help="One is declared like  corruption NAME(tokens[seq] as input_ids, …) → input_ids[out] = …",
         )
     if name is not None and name not in known:
         advice = did_you_mean(name, known) or f"It has {', '.join(known)}."
-        raise error("N232", f"{module.name} has no corruption `{name}`", help=advice)
+        raise error("N235", f"{module.name} has no corruption `{name}`", help=advice)
     return module.entries[name or known[0]]
 
 
@@ -155,9 +156,16 @@ def planned(graph: Graph) -> tuple[Graph, dict[Length, Node]]:
     counts = tuple(
         Output(f"length {place}", one.made, one.made.axes) for place, one in enumerate(lengths) if one.made is not None
     )
-    found = running.run(replace(graph, outputs=(*counts, *graph.outputs)), Ledger())
+    found = running.run(replace(graph, outputs=(*counts, *graph.outputs)), Ledger()).rewrite(_one_sum)
     made = {one: out.node for one, out in zip(lengths, found.outputs, strict=False)}
     return replace(found, outputs=found.outputs[len(counts) :]), made
+
+
+def _one_sum(one: Node) -> Node:
+    """Running sums of one value are one, whichever loops they were."""
+    if one.op != "kernel" or one["name"] != "running_sum":
+        return one
+    return kernels.make("running_sum", kernels.parts(one), one.axes, kind=one.kind, axis=one["axis"], loop=0)
 
 
 def _new_lengths(roots: tuple[Node, ...]) -> Iterator[Length]:
@@ -177,7 +185,7 @@ def _new_lengths(roots: tuple[Node, ...]) -> Iterator[Length]:
 
 
 def _lengths_in(roots: tuple[Node, ...]) -> list[Length]:
-    axes = (axis for one in walk_all(roots) for axis in one.axes)
+    axes = (axis for one in walk_all(roots) for axis in (*one.axes, one.get("axis")) if axis is not None)
     return list(dict.fromkeys(a.size for a in axes if isinstance(a.size, Length) and a.size.made is not None))
 
 

@@ -12,18 +12,20 @@ texts that are made by one condition are equally long, and any others are not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Span, TransformulaError
-from . import choices, expressions, ir, wording
+from . import choices, expressions, ir, sites, wording
 from .ir import Axis, Length, Node
 from .names import parts
 from .values import Builtin, Tensor
 
 if TYPE_CHECKING:
+    from .modules import Entry
     from .scope import Scope
 
 WRITTEN = {"repeat": "repeat[seq → out](x, n)", "sort": "sort[seq](x, by = u)"}
@@ -44,7 +46,7 @@ def allowed(scope: Scope, span: Span) -> None:
 
 def made(name: str, count: Node, like: Axis) -> Axis:
     """The axis of a new length, one for each owner of `like`."""
-    return Axis(name, Length(name, made=count), like.owner)
+    return Axis(name, Length(name, made=ir.owned(count, like)), like.owner)
 
 
 def filtered(scope: Scope, base: Tensor, axis: Axis, item: s.RestrictItem) -> Tensor:
@@ -67,10 +69,13 @@ def repeated(scope: Scope, base: Tensor, axis: Axis, times: Tensor, name: s.Name
             name.span,
             help="For example [seq if keep → out].",
         )
-    number = ir.widen(times.node, axis)
-    count = ir.reduce("sum", number, (axis,))
-    _one_length(scope, count, axis, written)
-    into = made(name.name, count, axis)
+    key = sites.home(scope), written.span, axis
+    if key not in scope.session.lengths:  # looked for by name and then written, it is one length
+        number = ir.widen(ir.owned(times.node, axis), axis)
+        count = ir.reduce("sum", number, (axis,))
+        _one_length(scope, count, axis, written)
+        scope.session.lengths[key] = number, made(name.name, count, axis)
+    number, into = scope.session.lengths[key]
     return Tensor(ir.pick(base.node, {axis: ir.repeat(number, axis, into)}))
 
 
@@ -141,7 +146,7 @@ def _whole(scope: Scope, times: Tensor, written: s.Expr) -> Tensor:
 
 def _sorted(value: Tensor, by: Tensor, axis: Axis, new: s.Name | None) -> Tensor:
     """As long as before; under another name if one is given."""
-    found = Tensor(ir.pick(value.node, {axis: ir.order(by.node, axis)}))
+    found = Tensor(ir.pick(value.node, {axis: ir.order(ir.owned(by.node, axis), axis)}))
     return found if new is None else found.rename({axis: Axis(new.name, axis.size, axis.owner)})
 
 
@@ -174,41 +179,70 @@ def joined(
 
 def made_axis(scope: Scope, name: str) -> Axis | None:
     """The new length that a definition's text makes under this name, whatever the order of its parts."""
-    here: Scope | None = scope
-    while here is not None and here.entry is None:
-        here = here.parent
-    busy = here is None or (id(here), name) in scope.session.looking
-    if here is None or here.entry is None or busy or scope.session.whole in ("model", "objective"):
+    here = sites.home(scope)
+    busy = (here, name) in scope.session.looking
+    if here.entry is None or busy or scope.session.whole in ("model", "objective"):
         return None
-    found = next(_makers(here.entry.definition, name), None)
+    key = id(here.entry.definition), name
+    if key not in scope.session.makers:
+        scope.session.makers[key] = _maker(here.entry, name, set())
+    found = scope.session.makers[key]
     if found is None:
         return None
-    scope.session.looking.add((id(here), name))
+    scope.session.looking.add((here, name))
     try:
         axis = here.find(expressions.tensor(here, expressions.lower(here, found), found), name)
         return axis if axis is not None and axis.ragged else None
     finally:
-        scope.session.looking.discard((id(here), name))
+        scope.session.looking.discard((here, name))
 
 
-def _makers(definition: s.Definition, name: str) -> Iterator[s.Expr]:
-    """The parts of a text that make a length of this name."""
+def _maker(entry: Entry, name: str, seen: set[int]) -> s.Expr | None:
+    """The part of a text that makes the length: by itself, or by calling a formula that does."""
+    seen.add(id(entry.definition))
+    own = _makers(entry.definition)
+    if name in own:
+        return own[name]
+    for callee, call_ in _calls(entry.definition):
+        other = entry.module.entries.get(callee)
+        if other is not None and id(other.definition) not in seen and _maker(other, name, seen) is not None:
+            return call_
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _calls(definition: s.Definition) -> tuple[tuple[str, s.Call], ...]:
+    """The calls of a text, by the name of the formula."""
+    found = []
     for one in parts((definition.outputs, definition.body)):
-        if isinstance(one, s.Call) and isinstance(one.function, s.Select) and isinstance(one.function.base, s.Name):
-            if one.function.base.name == "repeat" and _names(one.function.items, name):
-                yield one
+        if isinstance(one, s.Call):
+            function = one.function.base if isinstance(one.function, s.Select) else one.function
+            if isinstance(function, s.Name):
+                found.append((function.name, one))
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _makers(definition: s.Definition) -> dict[str, s.Expr]:
+    """The parts of a text that make a new length, by its name."""
+    found: dict[str, s.Expr] = {}
+    for one in parts((definition.outputs, definition.body)):
+        items: Sequence[s.Item] = ()
+        if isinstance(one, s.Call) and isinstance(one.function, s.Select) and _is_repeat(one.function.base):
+            items = one.function.items
         elif isinstance(one, s.Select):
-            filters = any(isinstance(item, s.RestrictItem) and _is(item.new, name) for item in one.items)
-            if filters or (isinstance(one.base, s.Concat) and _names(one.items[:1], name)):
-                yield one
+            items = one.items[:1] if isinstance(one.base, s.Concat) else ()
+            for item in one.items:
+                if isinstance(item, s.RestrictItem) and item.new is not None:
+                    found.setdefault(item.new.name, one)
+        for item in items:
+            if isinstance(item, s.RenameItem) and item.old:
+                found.setdefault(item.new[0].name, one)
+    return found
 
 
-def _names(items: Sequence[s.Item], name: str) -> bool:
-    return any(isinstance(one, s.RenameItem) and one.old and _is(one.new[0], name) for one in items)
-
-
-def _is(one: s.Name | None, name: str) -> bool:
-    return one is not None and one.name == name
+def _is_repeat(base: s.Expr) -> bool:
+    return isinstance(base, s.Name) and base.name == "repeat"
 
 
 def no_name(scope: Scope, item: s.RestrictItem, expr: s.Select) -> TransformulaError:

@@ -166,6 +166,11 @@ def widen(value: Node, axis: Axis) -> Node:
     return value if axis in value.axes else node("widen", (value,), (*value.axes, axis), value.kind, axis=axis)
 
 
+def owned(value: Node, axis: Axis) -> Node:
+    """The value for each owner of the axis: how many entries there are differs among them."""
+    return value if axis.owner is None else widen(value, axis.owner)
+
+
 def widen_to(value: Node, axes: Iterable[Axis]) -> Node:
     """The value with all of these axes."""
     for axis in axes:

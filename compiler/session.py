@@ -54,7 +54,9 @@ class Session:
     asked: dict[str, Input] = field(default_factory=dict)  # inputs that no parameter names: position_ids
     batch: Axis | None = None
     whole: str = ""  # what is compiled: a model, an objective or a corruption; nothing where a definition is checked
-    looking: set[tuple[int, str]] = field(default_factory=set)  # new lengths that are looked for, see lengths.py
+    looking: set[tuple[Scope, str]] = field(default_factory=set)  # new lengths that are looked for, see lengths.py
+    makers: dict[tuple[int, str], s.Expr | None] = field(default_factory=dict)  # where a text makes one of a name
+    lengths: dict[tuple[Scope, Span, Axis], tuple[Node, Axis]] = field(default_factory=dict)  # those that were made
     shows: frozenset[str] = frozenset()  # results on demand that somebody asked for
     listed: set[Axis] = field(default_factory=set)  # the steps of such results: no text can name them
     loops: int = 0

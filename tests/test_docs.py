@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformula.compiler import pipeline, reference
+from transformula.compiler import corruptions, pipeline, reference
 from transformula.compiler.driver import check, compile_graph
 from transformula.grammar.diagnostics import TransformulaError
 
@@ -34,7 +34,12 @@ def test_block(code: str | None, text: str) -> None:
     given = {name: json.loads(value) for name, value in re.findall(r"^# (\w+) = (.*)$", text, re.MULTILINE)}
     wanted = re.findall(r"^# → (.*)$", text, re.MULTILINE)
     if wanted:
-        found = next(iter(reference.run(compile_graph(text, until="formula").formula, {}, given).values()))
+        made = compile_graph(text, until="formula")
+        if made.kind == "corruption":
+            rows = {name: value[0] if isinstance(value, list) else value for name, value in given.items()}
+            found = np.array([next(iter(corruptions.corrupted(made.formula, rows).values()))])
+        else:
+            found = next(iter(reference.run(made.formula, {}, given).values()))
         np.testing.assert_allclose(found, json.loads(wanted[0]), atol=1e-12)
 
 

@@ -186,20 +186,17 @@ def corrupt(
 ) -> None:
     """Corrupt texts as a pretraining objective does, and show them before and after.
 
-    SPEC is a .formula file, the name of a shipped spec, or - for standard input; NAME one of its corruptions, by
-    default the first. Pairs are made of texts that follow each other.
+    SPEC is a .formula file, the name of a shipped spec, a model's folder, or - for standard input; NAME one of its
+    corruptions, by default the first. Pairs are made of texts that follow each other.
     """
-    from .backends.program import Program, check_backend
-    from .compiler.corruptions import choose
-    from .compiler.driver import compile_graph, load_module
-    from .corrupting import Job, corrupt_job
+    from .corrupting import Job, corrupt_job, programs
 
-    check_backend(backend)
-    module = load_module(_spec(spec))
-    compiled = compile_graph(module, _config(config), choose(module, name).name, _settings(settings))
     said = _settings(chosen.pop("inputs"), "input", "mlm_probability=0.3")
     said |= {"whole_words": True} if chosen.pop("whole_words") else {}
-    corrupt_job(Program(compiled, backend), Job(inputs=said, **chosen))
+    folder = Path(spec) if Path(spec).is_dir() else None
+    made = programs(folder or _spec(spec), name, backend, _config(config), _settings(settings))
+    chosen["tokenizer"] = chosen["tokenizer"] or folder
+    corrupt_job(made, Job(inputs=said, **chosen))
 
 
 @command("transformula train bert --objective mlm --data book.txt --set layers=4 --set d=256 --out trained")

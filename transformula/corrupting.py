@@ -28,6 +28,7 @@ TOKENS = {
 """What a tokenizer's folder calls the token of an input, and its usual names."""
 
 ENDS = re.compile(r"[.!?]['\")\]]*$")
+SENTINEL = 10**9
 WORDS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -44,7 +45,7 @@ class Words:
     """Words as tokens, numbered as they come: what stands in for a tokenizer."""
 
     def __init__(self) -> None:
-        self.names = ["<pad>", "<s>", "</s>", "<mask>", *(f"<extra_id_{k}>" for k in range(99, -1, -1))]
+        self.names = ["<pad>", "<s>", "</s>", "<mask>"]
         self.known = {name: place for place, name in enumerate(self.names)}
 
     def encode(self, text: str, framed: bool = True) -> Encoded:
@@ -59,11 +60,13 @@ class Words:
         return Encoded([1, *ids, 2], [1, *inner.special, 1], [-1, *inner.words, -1]) if framed else inner
 
     def find(self, name: str) -> int | None:
-        """The id of a token."""
-        return self.known.get(name)
+        """The id of a token; sentinels have ids of their own, downwards from one that no text reaches."""
+        return SENTINEL if name == "<extra_id_0>" else self.known.get(name)
 
     def show(self, one: int) -> str:
         """The token of an id."""
+        if SENTINEL - 1000 < one <= SENTINEL:
+            return f"<extra_id_{SENTINEL - one}>"
         return self.names[one] if 0 <= one < len(self.names) else f"‹{one}›"
 
 
@@ -132,16 +135,42 @@ class Job:
     as_json: bool = False
 
 
-def corrupt_job(program: Program, job: Job) -> None:
-    """Corrupts the texts and prints each before and after."""
+def programs(
+    spec: str | Path, name: str | None, backend: str, config: dict[str, Any], settings: Mapping[str, Any]
+) -> Callable[[int | None], Program]:
+    """Compiles a corruption of a spec, or of the spec that a model's folder asks for, for so many tokens (if known)."""
+    from .backends.program import Program, check_backend
+    from .compiler.corruptions import choose
+    from .compiler.driver import compile_graph, load_module
+
+    check_backend(backend)
+    if isinstance(spec, Path) and spec.is_dir():
+        from .texts import folder_spec
+
+        module, config, _ = folder_spec(spec, config, None)
+    else:
+        module = load_module(spec)
+    entry = choose(module, name).name
+
+    def compiled(count: int | None) -> Program:
+        few = {"vocab": count} if count is not None and "vocab" in module.options else {}  # words are all the tokens
+        return Program(compile_graph(module, config, entry, {**few, **settings}), backend)
+
+    return compiled
+
+
+def corrupt_job(compiled: Callable[[int | None], Program], job: Job) -> None:
+    """Corrupts the texts and prints each before and after; `compiled` takes the number of tokens, if that is known."""
     from .compiler import corruptions
 
-    edge = corruptions.border(program.compiled.formula, program.compiled.config)
-    tokens = Pieces(job.tokenizer) if job.tokenizer is not None else Words()
     texts = list(_texts(job))
     if not texts:
         click.echo("warning: no texts: the input is empty", err=True)
         return
+    tokens: Tokens = Pieces(job.tokenizer) if job.tokenizer is not None else Words()
+    words = {word for text in texts for word in WORDS.findall(text)}
+    program = compiled(len(tokens.names) + len(words) if isinstance(tokens, Words) else None)
+    edge = corruptions.border(program.compiled.formula, program.compiled.config)
     names = [name for name, at, _ in edge.inputs if at and name.endswith("input_ids")]
     if len(names) > 1 and len(texts) < 2:
         raise error("R921", f"{program.name} makes a pair of two texts, and there is one", help="Give --text twice.")

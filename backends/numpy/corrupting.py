@@ -78,6 +78,7 @@ class OneText(Writer):
         return Value(self.order_of.format(transposed(value, dims).wrapped), "", dims, owned=True, wide=True)
 
     def _repeat(self, one: Node) -> Value:
+        self.size(one["into"])  # what is too long is told before it is made
         times, axis = self.value(one.args[0]), one["axis"]
         if set(times.dims) - {axis}:
             raise Unsupported("repetitions that differ along another axis")

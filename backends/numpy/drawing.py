@@ -161,6 +161,8 @@ def as_texts(name: str, given: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_
     if hasattr(given, "shape"):
         x = np.asarray(given)
         real = np.ones(x.shape, bool)
+    elif not all(hasattr(one, "__len__") for one in given):
+        raise ValueError(f"{name} should be whole numbers [batch, length], and is one list")
     else:
         rows = [np.asarray(one if len(one) else np.zeros(0, np.int64)) for one in given]
         counts = np.array([len(one) for one in rows], np.int64)

@@ -174,6 +174,8 @@ def as_texts(name: str, given: Any, device: Any) -> tuple[Tensor, Tensor]:
     if hasattr(given, "shape"):
         x = torch.as_tensor(given, device=device)
         real = torch.ones_like(x, dtype=torch.bool)
+    elif not all(hasattr(one, "__len__") for one in given):
+        raise ValueError(f"{name} should be whole numbers [batch, length], and is one list")
     else:
         rows = [torch.as_tensor(one, device=device) for one in given]
         counts = torch.tensor([len(one) for one in rows], dtype=torch.int64, device=device)

@@ -45,6 +45,7 @@ COMPILER = (
 )  # fmt: skip
 FOLDERS = {  # where a file is -> the tests that follow a mutant's own, fast ones first
     "compiler": COMPILER,
+    "specs": ("tests/backends/test_corruptions.py", "tests/backends/test_corrupting.py"),
     "backends/numpy": (
         "tests/backends/numpy/test_kernels.py", "tests/backends/numpy/test_module.py", "tests/fuzz/test_wholes.py",
         "tests/backends/numpy/test_random.py", "tests/fuzz/test_fuzz.py",

@@ -48,6 +48,9 @@ FUZZ = ("tests/fuzz/test_fuzz.py",)
 CHOOSING = ("tests/backends/test_choosing.py",)
 GENERATION = ("tests/specs/test_generate.py", "tests/backends/test_generation.py")
 GPT = ("tests/specs/test_gpt2.py",)
+PROPERTIES = ("tests/backends/test_corruptions.py",)
+CORRUPTING = ("tests/backends/test_corrupting.py",)
+LENGTHS = ("tests/compiler/test_lengths.py",)
 
 ALGEBRA = (
     Mutant(
@@ -1006,8 +1009,109 @@ CHOSEN = (
     ),
 )  # fmt: skip
 
+CORRUPTED = (
+    Mutant(
+        "special tokens are hit", "specs/lib/corruptions.formula",
+        "rate) = free and bernoulli[seq](rate)", "rate) = bernoulli[seq](rate)",
+        "[CLS] becomes the mask", PROPERTIES,
+    ),
+    Mutant(
+        "tokens of a word are hit one by one", "specs/lib/corruptions.formula",
+        "[seq = running[seq](1 if begins else 0) - 1]", "",
+        "half a word is masked", PROPERTIES,
+    ),
+    Mutant(
+        "no gap behind the last token", "specs/lib/corruptions.formula",
+        "randint[seq](0, n - m + 1)", "randint[seq](0, n - m)",
+        "nothing is ever inserted at the end", PROPERTIES,
+    ),
+    Mutant(
+        "spans of no token are left out", "specs/lib/corruptions.formula",
+        "used   = before[seq](drawn) < wanted", "used   = before[seq](drawn) < wanted and drawn > 0",
+        "an infilling that inserts nothing", PROPERTIES,
+    ),
+    Mutant(
+        "the last span is not cut", "specs/lib/corruptions.formula",
+        "size   = min(drawn, wanted - before[seq](drawn)) if used else 0", "size   = drawn if used else 0",
+        "more tokens go than the rate says", PROPERTIES,
+    ),
+    Mutant(
+        "masks stand before [CLS]", "specs/lib/corruptions.formula",
+        "own    = 2 * stay + 1 if free else 2 * stay if number[seq](free) < n else 2 * (n - m) + 2",
+        "own    = 2 * stay + 1",
+        "special tokens move", PROPERTIES,
+    ),
+    Mutant(
+        "a text may begin with noise", "specs/lib/corruptions.formula",
+        "first = 2 * running[seq](1 if early else 0) + 1", "first = 2 * running[seq](1 if early else 0)",
+        "two runs of noise meet", PROPERTIES,
+    ),
+    Mutant(
+        "a rate is rounded down", "specs/lib/corruptions.formula",
+        "at_random(x) = floor(x) + (1 if bernoulli(x - floor(x)) else 0)", "at_random(x) = floor(x)",
+        "short texts are never corrupted", PROPERTIES,
+    ),
+    Mutant(
+        "each stop is an end", "specs/lib/corruptions.formula",
+        "closes = e == 1 and e[some = index(some) + 1 else 0] == 0", "closes = e == 1",
+        "... is three sentences", PROPERTIES,
+    ),
+    Mutant(
+        "no end of sentinels", "specs/lib/corruptions.formula",
+        "gone and running[seq](1 if starts[seq](gone) else 0) ≤ most", "gone",
+        "sentinels run into the words", PROPERTIES,
+    ),
+    Mutant(
+        "an example is its row", "backends/numpy/corrupting.py",
+        '+ ["example"] * (self.batch in one.axes)', '+ ["0"] * (self.batch in one.axes)',
+        "all texts are corrupted alike", CORRUPTING,
+    ),
+    Mutant(
+        "hidden tokens are part of a text", "backends/numpy/drawing.py",
+        "        return [np.flatnonzero(one) for one in real]", "        return [np.arange(len(one)) for one in real]",
+        "padding moves draws", CORRUPTING,
+    ),
+    Mutant(
+        "bits move in with their sign", "backends/torch/drawing.py",
+        "    return (x >> by) & kept", "    return (x >> by) | (kept & 0)",
+        "another generator than NumPy's", CORRUPTING,
+    ),
+    Mutant(
+        "numbers become single precision", "backends/torch/corrupting.py",
+        '.get(one.kind, "torch.float64")', '.get(one.kind, "torch.float32")',
+        "a rate of 0.3 is another one", CORRUPTING,
+    ),
+    Mutant(
+        "rates may be anything", "compiler/corruptions.py",
+        'if one.op == "random" and one["draw"] == "bernoulli":', 'if one.op == "random" and one["draw"] == "none":',
+        "a rate of 1.5 is taken", ("tests/compiler/test_lengths.py", *CORRUPTING),
+    ),
+    Mutant(
+        "draws are made in single precision", "backends/numpy/drawing.py",
+        "np.uint64(12)).astype(np.float64)", "np.uint64(12)).astype(np.float32)",
+        "draws collide", CORRUPTING,
+    ),
+    Mutant(
+        "two new lengths of one name are one", "compiler/lengths.py",
+        "    return Axis(name, Length(name, made=ir.owned(count, like)), like.owner)",
+        "    return Axis(name, Length(name, made=ir.size(like)), like.owner)",
+        "texts of different lengths meet", LENGTHS,
+    ),
+    Mutant(
+        "entries beyond an example are sorted in", "compiler/evaluate.py",
+        "        value = args[0] if seen is None else np.where(align(seen[0], seen[1], one.axes), args[0], np.inf)",
+        "        value = args[0]",
+        "padding is sorted with the text", LENGTHS,
+    ),
+    Mutant(
+        "models make new lengths", "compiler/lengths.py",
+        '    if scope.session.whole in ("model", "objective"):\n        raise', '    if False:\n        raise',
+        "no backend runs it", LENGTHS,
+    ),
+)  # fmt: skip
+
 MUTANTS = (
     *(*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT, *DECODED),
-    *(*GENERATED, *CHOSEN),
+    *(*GENERATED, *CHOSEN, *CORRUPTED),
 )
 """All of them."""
