@@ -3,10 +3,10 @@
     python benchmarks/train_step.py --runs 9
     python benchmarks/train_step.py --compile               # transformers under torch.compile, too
 
-15 % of 30522-word texts are to be foretold. The generated module is `transformula compile bert --entry mlm --backend torch`;
-the step by hand has a head that sees the selected rows only; the products alone are those of that step, forward and
-backward. Every round runs each contender once, in a new order; the ratios to the products are taken round by round. All
-begin with random weights of the same size, without dropout, so their losses are alike.
+15 % of the tokens, out of 30522, are foretold. The generated module is what `transformula compile bert --entry mlm
+--backend torch` writes; the step by hand has a head that sees the selected rows only; the products alone are those of
+that step, forward and backward. Every round runs each contender once, in a new order; the ratios to the products are
+taken round by round. All begin with random weights of the same size, without dropout, so their losses are alike.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def products(labels: Tensor) -> Callable[[], None]:
     rows, chosen = labels.numel(), int((labels != -100).sum())
     shapes = [(rows, D, 3 * D), (rows, D, D), (rows, D, FFN), (rows, FFN, D)] * LAYERS
     shapes += [(chosen, D, D), (chosen, D, VOCAB)]
-    sides = {one: (torch.randn(one[0], one[1]), torch.randn(one[1], one[2]), torch.randn(one[0], one[2])) for one in shapes}
+    sides = {(n, i, o): (torch.randn(n, i), torch.randn(i, o), torch.randn(n, o)) for n, i, o in shapes}
     batch, seq = labels.shape
     q, scores = torch.randn(batch, HEADS, seq, D // HEADS), torch.randn(batch, HEADS, seq, seq)
 

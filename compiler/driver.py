@@ -108,12 +108,17 @@ def _objective(
     until: str | None,
 ) -> Compiled:
     """An objective in its stages, from the inputs of its model; its loss as sums and counts, too."""
-    graph, reason = objectives.with_counts(lowered_objective(module, config, entry))
-    graph = replace(graph, selects=True)
+    graph, reason = selecting(module, config, entry)
     stages, ledger = pipeline.run(wanted.wanted(graph, results), without, only, until)
     if reason:
         ledger.refused("schedule", objectives.SUM, "parts of a batch add up, as sums and counts", reason)
     return Compiled(module, config, graph.name, stages, ledger)
+
+
+def selecting(module: Module, config: Config, entry: Entry) -> tuple[Graph, str]:
+    """An objective as a module has it: with sums and counts (or why it has none), computed where labels count alone."""
+    graph, reason = objectives.with_counts(lowered_objective(module, config, entry))
+    return replace(graph, selects=True), reason
 
 
 def lowered_objective(module: Module, config: Config, entry: Entry) -> Graph:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from ..grammar.diagnostics import InternalError
 from . import draws, ops
 from .ir import Axis, Length, Node, walk
+from .reductions import REDUCE
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -209,7 +210,7 @@ class Evaluator:
         if len(args) > 1:
             condition = condition & align(args[1], one.args[1].axes, full).astype(bool)
         dims = tuple(full.index(axis) for axis in over)
-        result = _REDUCE[one["reduction"]](value, condition, dims)
+        result = REDUCE[one["reduction"]](value, condition, dims)
         left = tuple(axis for axis in full if axis not in over)
         return align(np.asarray(result), left, one.axes)
 
@@ -235,7 +236,7 @@ class Evaluator:
         self.lengths.size[into.size.name] = len(places[0])
         if one["axis"] is None:
             return np.ones(len(places[0]), bool)
-        return places[among.index(one["axis"])].astype(float)
+        return np.asarray(places[among.index(one["axis"])], float)
 
     def _pick(self, one: Node, args: list[Array]) -> Array:
         indices = [(value, arg.axes) for value, arg in zip(args[1:], one.args[1:], strict=True)]
@@ -378,33 +379,3 @@ def align(value: Array, axes: Sequence[Axis], target: Sequence[Axis]) -> Array:
     moved = value.transpose([axes.index(axis) for axis in order])
     sizes = iter(moved.shape)
     return moved.reshape([next(sizes) if axis in axes else 1 for axis in target])
-
-
-def _sum(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
-    return np.asarray(np.where(condition, value, 0.0).sum(axis=dims))
-
-
-def _mean(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
-    count = condition.sum(axis=dims)
-    return np.where(count > 0, _sum(value, condition, dims) / np.maximum(count, 1), 0.0)
-
-
-def _argmax(value: Array, condition: Array, dims: tuple[int, ...]) -> Array:
-    (dim,) = dims
-    if not value.shape[dim]:  # of nothing: 0
-        return np.asarray(value.sum(axis=dim))
-    return np.asarray(np.where(condition, value, -np.inf).argmax(axis=dim).astype(float))
-
-
-_REDUCE: dict[str, Callable[[Array, Array, tuple[int, ...]], Array]] = {
-    "sum": _sum,
-    "mean": _mean,
-    "prod": lambda v, c, d: np.where(c, v, 1.0).prod(axis=d),
-    "max": lambda v, c, d: np.where(c, v, -np.inf).max(axis=d, initial=-np.inf),
-    "min": lambda v, c, d: np.where(c, v, np.inf).min(axis=d, initial=np.inf),
-    "norm": lambda v, c, d: np.sqrt((np.where(c, v, 0.0) ** 2).sum(axis=d)),
-    "argmax": _argmax,
-    "count": lambda v, c, d: (np.asarray(v, bool) & c).sum(axis=d).astype(float),
-    "any": lambda v, c, d: np.asarray((np.asarray(v, bool) & c).any(axis=d)),
-    "all": lambda v, c, d: np.asarray((np.asarray(v, bool) | ~c).all(axis=d)),
-}

@@ -21,8 +21,8 @@ Core operations and their attributes (every one is a pure function of its argume
     concat along into          along an axis, into an axis of a new name; an argument without the axis is one entry
     widen axis                 repeated along a new axis
     rank axis                  how many entries along the axis are larger (ties: by order)
-    selected among axis into   the places along `axis` of the entries among axes at which the argument holds, in order, along
-                               an axis as long as they are many; without an axis: true, that the place counts
+    selected among axis into   the places along `axis` of the entries among axes at which the argument holds, in order,
+                               along an axis as long as they are many; without an axis: true, that the place counts
     random draw site steps     a draw, new at each step of the loops in `steps`; arguments are its parameters; with
                                picked, drawn: a dropout of the rows at its last arguments, of what is drawn for all
     counter loop               the step number inside a loop

@@ -9,8 +9,8 @@ from .kernels import KERNELS, is_draw, parts
 
 LEAVES = ("input", "weight", "const", "table", "index", "position", "size", "counter", "carry")
 OPERATIONS = (
-    *LEAVES, "map", "contract", "reduce", "pick", "rename", "split", "merge", "concat", "widen", "rank", "random", "selected",
-    "past", "loop", "state", "history", "kernel", "append", "keep", "stored",
+    *LEAVES, "map", "contract", "reduce", "pick", "rename", "split", "merge", "concat", "widen", "rank", "random",
+    "selected", "past", "loop", "state", "history", "kernel", "append", "keep", "stored",
 )  # fmt: skip
 
 

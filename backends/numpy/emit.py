@@ -20,6 +20,7 @@ from ..checkpoint_table import checkpoint_table, table_source
 from ..decoding import decodes
 from ..generation import defaults_of
 from ..limits import input_rows, limit_rows, mask_rows
+from ..objectives import SEED, draws, over_batch, own_inputs
 from ..pages import module_template, tidy
 from . import border_text, copying, defaults, examples, losses, objective, stepping
 from .mangling import Names, comment, identifier
@@ -215,7 +216,7 @@ class CallNames:
         self.arguments = ["self, /" if self.others else "self"]
         self.arguments += [f"{self.python[one]}: Any{' = None' if self.others else ''}" for one in needed]
         self.arguments += [f"{self.python[one]}: Any = None" for one in optional]
-        self.arguments += [f"{objective.SEED}: int = 0"] if objective.draws(graph) else []
+        self.arguments += [f"{SEED}: int = 0"] if draws(graph) else []
         self.arguments += ["outputs: Sequence[str] | None = None", *self.others]
 
     def given(self) -> list[str]:
@@ -248,7 +249,7 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         types=library.types,
         inputs=repr(input_rows(formula)),
         masks=repr(mask_rows(formula)),
-        limits=repr(limit_rows(objective.over_batch(formula) if formula.batch is None else formula)),
+        limits=repr(limit_rows(over_batch(formula) if formula.batch is None else formula)),
         outputs=repr(tuple((o.name, tuple(_dimension(a) for a in o.axes)) for o in graph.outputs)),
         losses=repr(loss.rows) if loss.rows else "",
         defaults=repr(made.rows) if made.rows else "",
@@ -265,7 +266,7 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         signature=border_text.header("__call__", called.arguments, "dict[str, NDArray[Any]]"),
         given=called.given(),
         each=formula.each,
-        own=repr(own) if (own := objective.labels(formula)) else "",
+        own=repr(own) if (own := own_inputs(formula)) else "",
         call=loss.wrapped(_with_groups(_with_lists(parts.call, lists), "" if formula.groups else formula.each)),
         body=[line for lines in methods for line in (*lines, "")],
         kernels=library.texts,
