@@ -47,9 +47,9 @@ class ObjectiveWriter(TorchWriter):
             sizes = ", ".join(self.size(axis) for axis in among)
             see = " & ".join(tests) if condition.dims == among else f"({' & '.join(tests)}).expand({sizes})"
             names = [self.names.fresh(f"row_{axis}") for axis in among] + [self.names.fresh("counted")]
-            self.need("chosen")
+            self.need("selected_places")
             self.explain(one)
-            self.write(f"{', '.join(names)} = chosen({see})")
+            self.write(f"{', '.join(names)} = selected_places({see})")
             self.chosen_places[key] = dict(zip((*among, None), names, strict=True))
             self.sizes[one["into"]] = f"{names[0]}.shape[0]"
         return Value(self.chosen_places[key][one["axis"]], "", (one["into"],), wide=True, reorder="permute")
