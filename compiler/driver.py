@@ -176,10 +176,20 @@ def compile_losses(
     only: Sequence[str] | None = None,
     until: str | None = None,
 ) -> tuple[Compiled, ...]:
-    """The objectives of a model as functions of its results, each in its stages; those whose results all exist."""
-    made = []
+    """The objectives of a model as functions of its results, each in its stages; those whose results all exist.
+
+    A call asks for one by its labels: what has none, or the same as one before it, is a module of its own only, and so
+    is what has weights of its own.
+    """
+    made, known = [], {one.name for one in (*graph.inputs, *graph.outputs)}
+    asked: set[frozenset[tuple[str, int]]] = set()
     for entry in heads.losses(module, graph.name, [one.name for one in graph.outputs]):
-        stages, ledger = pipeline.run(lowered(module, config, entry), without, only, until)
+        loss = lowered(module, config, entry)
+        labels = frozenset((one.name, len(one.axes)) for one in loss.inputs if one.name not in known)
+        if not labels or labels in asked or loss.weights:
+            continue
+        asked.add(labels)
+        stages, ledger = pipeline.run(loss, without, only, until)
         made.append(Compiled(module, config, entry.name, stages, ledger))
     return tuple(made)
 
