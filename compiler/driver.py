@@ -181,7 +181,7 @@ def compile_losses(
     A call asks for one by its labels: what has none, or the same as one before it, is a module of its own only, and so
     is what has weights of its own.
     """
-    made, known = [], {one.name for one in (*graph.inputs, *graph.outputs)}
+    made, known = [], {*(one.name for one in graph.inputs), *(out.name for out in graph.outputs)}
     asked: set[frozenset[tuple[str, int]]] = set()
     for entry in heads.losses(module, graph.name, [one.name for one in graph.outputs]):
         loss = lowered(module, config, entry)

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...compiler.checkpoint import checkpoint_rows
 from ...compiler.decoding import DERIVED
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, walk_all
 from ...compiler.kernels import is_draw
+from ...compiler.objectives import weight_rows
 from ...grammar.diagnostics import error
 from ..checkpoint_table import checkpoint_table, table_source
 from ..decoding import decodes
@@ -296,4 +296,5 @@ def _dimension(axis: Any) -> str:
 
 
 def _table(compiled: Compiled) -> Any:
-    return checkpoint_table(checkpoint_rows(compiled.module, compiled.entry, compiled.graph, compiled.config))
+    made = compiled.module, compiled.config, compiled.entry, compiled.graph
+    return checkpoint_table(weight_rows(*made))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import transformers
 
+import transformula
 from tests.specs.configs import TINY
 from tests.specs.objectives import class_of, random_weights
+from tests.specs.peers import saved
 from transformula.backends.numpy.chunked import product_cross_entropy
 from transformula.backends.program import compile
 
@@ -87,3 +91,15 @@ def test_the_peak_of_memory_is_that_of_a_piece() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 20e6
+
+
+def test_a_model_s_folder_is_an_objective_s(tmp_path: Path) -> None:
+    """The weights are those of its model, under the names that the file has."""
+    folder = saved(tmp_path, "BertForMaskedLM", transformers.BertConfig(**TINY))
+    made = class_of(compile("bert", "numpy", TINY, "mlm", validate=False)).load(folder, dtype="float64")
+    labels = np.where(IDS % 2 == 0, IDS, -100)
+    wanted = transformula.load(folder, dtype="float64", validate=False)(input_ids=IDS, labels=labels)["loss"]
+    np.testing.assert_allclose(made(input_ids=IDS, labels=labels)["loss"], wanted, rtol=1e-12)
+    heads = compile("sbert", "numpy", TINY, "classification", validate=False).source
+    assert "'ways.W'" in heads  # what the objective adds has its own name
+    assert "attention.self.query.weight'" in heads
