@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..compiler.driver import Compiled
 from ..compiler.ir import Graph, Node, walk_all
+from ..compiler.objectives import TEXT
 from ..compiler.passes.parameters import is_parameter
 from .limits import input_rows
 from .numpy.border import LabelRow, LossRow
+
+SEED = "seed"
+"""What a call of an objective that draws takes, and 0 if it says nothing."""
+
+
+def over_batch(graph: Graph) -> Graph:
+    """The graph of an objective with the axis that its model runs over as its batch: examples, or all their texts."""
+    if graph.groups is not None:
+        return replace(graph, batch=TEXT)
+    return replace(graph, batch=next(a for one in graph.inputs for a in one.axes if a.ragged and a.owner is None))
+
+
+def own_inputs(graph: Graph) -> tuple[str, ...]:
+    """The inputs that are an example's own, where an example has several texts."""
+    return tuple(one.name for one in graph.inputs if graph.groups is not None and graph.groups[0] in one.axes)
+
+
+def draws(graph: Graph) -> bool:
+    """Whether the formulas themselves draw."""
+    return any(one.op == "random" and one["draw"] != "dropout" for one in walk_all(graph.roots))
 
 
 def loss_rows(compiled: Compiled) -> tuple[LossRow, ...]:

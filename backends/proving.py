@@ -24,10 +24,10 @@ from ..compiler.validation.sizes import Shrinker, Small, Subject, subjects
 from ..compiler.validation.trial import WRONG_ID, Gap, far, gap
 from ..grammar.diagnostics import TransformulaError
 from .defaults import default_rows, inputs_of, makers
-from .limits import input_rows, mask_rows
+from .limits import input_rows, limit_rows, mask_rows
 from .load import REFERENCE, load
-from .numpy.border import completed
-from .objectives import loss_rows
+from .numpy.border import check_call, completed
+from .objectives import loss_rows, over_batch, own_inputs
 from .program import BACKENDS, Program, passes_left_out
 
 Array = npt.NDArray[Any]
@@ -68,8 +68,8 @@ def ways(backends: Sequence[str] = ()) -> Iterator[Way]:
 def prove_backends(made: Compiled, chosen: Sequence[Way]) -> Iterator[Measure]:
     """Each way on every case of the model at small sizes."""
     subject = subjects(made)[0]
-    if subject.graph.batch is None:
-        return  # an objective: the backends compile models, which give its loss
+    if subject.graph.batch is None and not subject.graph.selects:
+        return  # a function of a model's results, which is proved with its model
     ran = tuple(stage.name for stage in made.stages[1:])
     without = tuple(row.name for row in pipeline.table() if row.name not in ran)
     shrinker = Shrinker(subject)
@@ -96,11 +96,25 @@ class Wanted:
 def _wanted(graph: Graph, one: Case) -> Wanted | None:
     """None where the formula has no value: beyond exp, or in a text that is longer than its table."""
     inputs = _called(graph, one)
+    if graph.selects and not _taken(graph, inputs):
+        return None
     try:
         values = reference.run(graph, one.weights, inputs)
         return Wanted(inputs, values, reference.run(graph, one.weights, inputs, evaluator=Noisy))
     except TransformulaError:
         return None
+
+
+def _taken(graph: Graph, inputs: Mapping[str, Array]) -> bool:
+    """Whether a call of an objective is one that modules take: its loss may say nothing of a text that is too long."""
+    limits = limit_rows(over_batch(graph))
+    try:
+        check_call(
+            inputs, input_rows(graph), mask_rows(graph), limits, each=graph.each, own=own_inputs(graph)
+        )
+    except ValueError:
+        return False
+    return True
 
 
 def _losses(beside: Compiled, one: Case, found: Wanted) -> Iterator[Wanted]:
@@ -207,7 +221,8 @@ def _called(graph: Graph, one: Case) -> dict[str, Array]:
             given.pop(row.name, None)
     if one.kind.poison:
         given = {name: _padded(graph, name, value, given) for name, value in given.items()}
-    return {name: value[None] for name, value in given.items()} if graph.each else given
+    own = {row.name for row in graph.inputs if graph.groups is not None and graph.groups[0] in row.axes}
+    return {name: one if name in own else one[None] for name, one in given.items()} if graph.each else given
 
 
 def _padded(graph: Graph, name: str, value: Array, given: Mapping[str, Array]) -> Array:

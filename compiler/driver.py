@@ -117,12 +117,17 @@ def _objective(
     until: str | None,
 ) -> Compiled:
     """An objective in its stages, from the inputs of its model; its loss as sums and counts, too."""
-    graph, reason = objectives.with_counts(lowered_objective(module, config, entry))
-    graph = replace(graph, selects=True)
+    graph, reason = selecting(module, config, entry)
     stages, ledger = pipeline.run(wanted.wanted(graph, results), without, only, until)
     if reason:
         ledger.refused("schedule", objectives.SUM, "parts of a batch add up, as sums and counts", reason)
     return Compiled(module, config, graph.name, stages, ledger)
+
+
+def selecting(module: Module, config: Config, entry: Entry) -> tuple[Graph, str]:
+    """An objective as a module has it: with sums and counts (or why it has none), computed where labels count alone."""
+    graph, reason = objectives.with_counts(lowered_objective(module, config, entry))
+    return replace(graph, selects=True), reason
 
 
 def lowered_objective(module: Module, config: Config, entry: Entry) -> Graph:
@@ -180,10 +185,20 @@ def compile_losses(
     only: Sequence[str] | None = None,
     until: str | None = None,
 ) -> tuple[Compiled, ...]:
-    """The objectives of a model as functions of its results, each in its stages; those whose results all exist."""
-    made = []
+    """The objectives of a model as functions of its results, each in its stages; those whose results all exist.
+
+    A call asks for one by its labels: what has none, or the same as one before it, is a module of its own only, and so
+    is what has weights of its own.
+    """
+    made, known = [], {*(one.name for one in graph.inputs), *(out.name for out in graph.outputs)}
+    asked: set[frozenset[tuple[str, int]]] = set()
     for entry in heads.losses(module, graph.name, [one.name for one in graph.outputs]):
-        stages, ledger = pipeline.run(lowered(module, config, entry), without, only, until)
+        loss = lowered(module, config, entry)
+        labels = frozenset((one.name, len(one.axes)) for one in loss.inputs if one.name not in known)
+        if not labels or labels in asked or loss.weights:
+            continue
+        asked.add(labels)
+        stages, ledger = pipeline.run(loss, without, only, until)
         made.append(Compiled(module, config, entry.name, stages, ledger))
     return tuple(made)
 

@@ -286,7 +286,7 @@ class Evaluator:
         self.lengths.size[into.size.name] = len(places[0])
         if one["axis"] is None:
             return np.ones(len(places[0]), bool)
-        return places[among.index(one["axis"])].astype(float)
+        return np.asarray(places[among.index(one["axis"])], float)
 
     def _order(self, one: Node, args: list[Array]) -> Array:
         at = one.axes.index(one["axis"])

@@ -26,8 +26,8 @@ Core operations and their attributes (every one is a pure function of its argume
                                and aligning are undone by
     scatter keys               the argument added up at the given numbers along axes (arguments after it), 0 where
                                nobody is; a number out of range adds to nothing: what picking is undone by
-    selected among axis into   the places along `axis` of the entries among axes at which the argument holds, in order, along
-                               an axis as long as they are many; without an axis: true, that the place counts
+    selected among axis into   the places along `axis` of the entries among axes at which the argument holds, in order,
+                               along an axis as long as they are many; without an axis: true, that the place counts
     order axis                 the place of the i-th smallest entry along the axis (ties: by order)
     repeat axis into           the place along the axis of each entry of a new length, where it stands as often as the
                                argument says

@@ -200,7 +200,7 @@ def rank(value: Node, axis: Axis) -> Node:
 
 
 def selected(condition: Node, among: Iterable[Axis], axis: Axis | None, into: Axis) -> Node:
-    """The places along `axis` at which the condition holds, one after the other; of no axis: that such a place counts."""
+    """The places along `axis` at which the condition holds, one after the other; of no axis: that a place counts."""
     kind = "bool" if axis is None else "int"
     return node("selected", (condition,), (into,), kind, among=tuple(among), axis=axis, into=into)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from ..grammar.diagnostics import error
 from . import defaults, ir
+from .checkpoint import CheckpointMap, checkpoint_rows, own_names
 from .config import Config
 from .ir import Axis, Graph, Input, Length, Node, Output
 from .lower import lower_entry
@@ -30,6 +31,19 @@ class Term:
 
     sum: Node
     count: Node | None
+
+
+def weight_rows(module: Module, config: Config, entry: str, graph: Graph) -> CheckpointMap:
+    """The checkpoint map of a model; of an objective that of its model, and the spec's own names for what it adds."""
+    written = module.written.get(entry)
+    if written is None or written.of is None or written.kind != "objective":
+        return checkpoint_rows(module, entry, graph, config)
+    model = written.of.name
+    known = {one.name for one in lower_entry(module.entries[model], config).weights}
+    shared = tuple(one for one in graph.weights if one.name in known)
+    own = tuple(one for one in graph.weights if one.name not in known)
+    found = checkpoint_rows(module, model, replace(graph, weights=shared), config)
+    return replace(found, rows=(*found.rows, *own_names(replace(graph, weights=own), config).rows))
 
 
 def is_of_results(module: Module, entry: Entry) -> bool:

@@ -19,7 +19,7 @@ class Sizes:
 
     `lengths` gives a length by its name: the longest, or one number for each example (then there are as many
     examples). With a fill below 1 the lengths rise from short to the longest. Places that a caller chooses in every
-    example are `chosen` of the longest, if `lengths` does not say how many; so many of all are those that labels choose.
+    example are `chosen` of the longest, if `lengths` does not say how many; labels choose so many of all.
     """
 
     batch: int = 8

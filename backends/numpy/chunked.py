@@ -15,18 +15,19 @@ def product_cross_entropy(
     bias: NDArray[Any] | None,
     label: NDArray[Any],
     smoothing: float = 0.0,
-    most: int = LOGITS,
+    most: int = 0,
 ) -> NDArray[Any]:
     """log Σ e^z - (1 - s) z[label] - s mean(z) of each row z = x[row, width] @ tableᵀ + bias, `most` logits at a time.
 
     NaN where a label is no place of the table.
     """
     count = table.shape[0]
-    step = max(1, most // max(1, count))
+    step = max(1, (most or LOGITS) // max(1, count))
     loss = np.empty(len(x), x.dtype)
+    room = np.empty((min(step, len(x)), count), x.dtype)
     for first in range(0, len(x), step):
         part = slice(first, first + step)
-        z = x[part] @ table.T
+        z = np.matmul(x[part], table.T, out=room[: len(x) - first])
         if bias is not None:
             z += bias
         own = label[part].astype(np.intp)

@@ -10,16 +10,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...compiler.checkpoint import checkpoint_rows
 from ...compiler.decoding import DERIVED
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, walk_all
 from ...compiler.kernels import is_draw
+from ...compiler.objectives import weight_rows
 from ...grammar.diagnostics import error
 from ..checkpoint_table import checkpoint_table, table_source
 from ..decoding import decodes
 from ..generation import defaults_of
 from ..limits import input_rows, limit_rows, mask_rows
+from ..objectives import SEED, draws, over_batch, own_inputs
 from ..pages import module_template, tidy
 from . import border_text, copying, corrupting, defaults, examples, losses, objective, stepping, training
 from .mangling import Names, comment, identifier
@@ -219,7 +220,7 @@ class CallNames:
         self.arguments += [f"{self.python[one]}: Any{' = None' if self.others else ''}" for one in needed]
         self.arguments += [f"{self.python[one]}: Any = None" for one in optional]
         self.of_loss = [*self.arguments, *self.others]
-        self.arguments += [f"{objective.SEED}: int = 0"] if objective.draws(graph) else []
+        self.arguments += [f"{SEED}: int = 0"] if draws(graph) else []
         self.arguments += ["outputs: Sequence[str] | None = None", *self.others]
 
     def given(self) -> list[str]:
@@ -253,7 +254,7 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         types=library.types,
         inputs=repr(input_rows(formula)),
         masks=repr(mask_rows(formula)),
-        limits=repr(limit_rows(objective.over_batch(formula) if formula.batch is None else formula)),
+        limits=repr(limit_rows(over_batch(formula) if formula.batch is None else formula)),
         outputs=repr(tuple((o.name, tuple(_dimension(a) for a in o.axes)) for o in graph.outputs)),
         losses=repr(loss.rows) if loss.rows else "",
         defaults=repr(made.rows) if made.rows else "",
@@ -274,7 +275,7 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         signature=border_text.header("__call__", called.arguments, "dict[str, NDArray[Any]]"),
         given=called.given(),
         each=formula.each,
-        own=repr(own) if (own := objective.labels(formula)) else "",
+        own=repr(own) if (own := own_inputs(formula)) else "",
         call=loss.wrapped(_with_groups(_with_lists(parts.call, lists), "" if formula.groups else formula.each)),
         body=[line for lines in methods for line in (*lines, "")],
         kernels=library.texts,
@@ -304,4 +305,5 @@ def _dimension(axis: Any) -> str:
 
 
 def _table(compiled: Compiled) -> Any:
-    return checkpoint_table(checkpoint_rows(compiled.module, compiled.entry, compiled.graph, compiled.config))
+    made = compiled.module, compiled.config, compiled.entry, compiled.graph
+    return checkpoint_table(weight_rows(*made))

@@ -7,13 +7,12 @@ decided by `seed`, with the numbers that the reference has.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...compiler import kernels as kernel_table
 from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
-from ...compiler.objectives import TEXT
-from ..objectives import label_rows
+from ..objectives import SEED, draws, label_rows, over_batch
 from . import border_text, copying, examples
 from .losses import LossWriter, length_lines
 from .mangling import Names
@@ -21,25 +20,7 @@ from .parameters import Parameters
 from .values import Unsupported, Value, aligned, transposed
 
 NEEDS = ("check_labels", "put_back")
-SEED = "seed"
 LOCALS = ("self", "given", "wanted", "results", "count", "groups", "positions", SEED)
-
-
-def over_batch(graph: Graph) -> Graph:
-    """The graph with the axis that its model runs over as its batch: the examples, or all their texts."""
-    if graph.groups is not None:
-        return replace(graph, batch=TEXT)
-    return replace(graph, batch=next(a for one in graph.inputs for a in one.axes if a.ragged and a.owner is None))
-
-
-def draws(graph: Graph) -> bool:
-    """Whether the formulas draw."""
-    return any(one.op == "random" and one["draw"] != "dropout" for one in walk_all(graph.roots))
-
-
-def labels(graph: Graph) -> tuple[str, ...]:
-    """The inputs that are an example's own, where an example has several texts."""
-    return tuple(one.name for one in graph.inputs if graph.groups is not None and graph.groups[0] in one.axes)
 
 
 class ObjectiveWriter(LossWriter):
@@ -95,14 +76,18 @@ class ObjectiveWriter(LossWriter):
         at, axis, width = kernel_table.parts(one), one["axis"], one["width"]
         x, label = self.value(at["x"]), self.value(at["label"])
         rows = tuple(dict.fromkeys((*(a for a in x.dims if a != width), *label.dims)))
-        wide = self.broadcast(x, "", (*rows, width)) if set(x.dims) != {*rows, width} else self.fit(x, "", (*rows, width))
+        whole = set(x.dims) == {*rows, width}
+        wide = self.fit(x, "", (*rows, width)) if whole else self.broadcast(x, "", (*rows, width))
         table = transposed(self.value(at["table"]), (axis, width))
         bias = self.value(at["bias"]).text if "bias" in at else "None"
         smoothing = f", {float(one['smoothing'])!r}" if one["smoothing"] else ""
+        self.need("product_cross_entropy")
+        if rows == label.dims and len(rows) == 1:
+            text = f"product_cross_entropy({wide}, {table.text}, {bias}, {label.text}{smoothing})"
+            return Value(text, "", rows, owned=True)
         sizes = ", ".join(self.size(a) for a in rows)
         place = f"np.broadcast_to({self.fit(label, '', rows)}, ({sizes},)).reshape(-1)"
         flat = f"{wide}.reshape(-1, {self.size(width)})"
-        self.need("product_cross_entropy")
         text = f"product_cross_entropy({flat}, {table.text}, {bias}, {place}{smoothing}).reshape({sizes})"
         return Value(text, "", rows, owned=True)
 
@@ -240,9 +225,6 @@ def _result(writer: ObjectiveWriter, graph: Graph, node: Node, axes: tuple[Axis,
         raise Unsupported("a result with two lengths")
     length = writer.length_texts[axis.size.name]
     return f"put_back(np.asarray({text}{kind}), places_{length}, shape_{length})"
-
-
-__all__ = ["Objective", "draws", "over_batch", "write"]
 
 
 def reserved() -> tuple[str, ...]:

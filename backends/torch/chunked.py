@@ -31,6 +31,7 @@ class ProductCrossEntropy(torch.autograd.Function):
             total = z.sum(dim=1)
             loss.append(total.log() + (top[:, 0] - aim))
             shares = z.div_(total[:, None]) if x.shape[0] <= step else None
+            del z  # before the next piece is made
         ctx.save_for_backward(x, table, bias, label, shares)
         ctx.smoothing, ctx.step = smoothing, step
         return torch.cat(loss) if loss else x.new_zeros(0)
@@ -54,6 +55,7 @@ class ProductCrossEntropy(torch.autograd.Function):
             of_table.addmm_(z.t(), x[part])
             if of_bias is not None:
                 of_bias += z.sum(dim=0)
+            del z
         return of_x, of_table, of_bias, None, None, None
 
 
@@ -63,9 +65,9 @@ def logits_of(x: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def product_cross_entropy(
-    x: Tensor, table: Tensor, bias: Tensor | None, label: Tensor, smoothing: float = 0.0, most: int = LOGITS
+    x: Tensor, table: Tensor, bias: Tensor | None, label: Tensor, smoothing: float = 0.0, most: int = 0
 ) -> Tensor:
     """The cross-entropy [row, …] of logits x[row, …, width] @ tableᵀ + bias and labels [row, …], `most` at a time."""
     flat, places = x.reshape(-1, x.shape[-1]), label.reshape(-1).long()
-    made: Tensor = ProductCrossEntropy.apply(flat, table, bias, places, smoothing, most)  # type: ignore[no-untyped-call]
+    made: Tensor = ProductCrossEntropy.apply(flat, table, bias, places, smoothing, most or LOGITS)  # type: ignore[no-untyped-call]
     return made.reshape(label.shape)

@@ -21,6 +21,7 @@ from ..numpy.border_text import header
 from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
 from ..numpy.values import Unsupported
+from ..objectives import SEED, draws, over_batch
 from ..pages import module_template, tidy
 from . import bounded, corrupting, defaults, objective, packed, stepping
 from .border import Border, bind_inputs, border_names, entering, result
@@ -71,7 +72,7 @@ def emit(compiled: Compiled, layout: str = "padded") -> str:
         if graph.batch is None:
             if layout == "packed":
                 compiled.ledger.refused("unpad", "packed", packed.LAW, "an objective is over a whole batch")
-            return _module(compiled, bounded.with_forms(objective.over_batch(graph), compiled.ledger), _objective)
+            return _module(compiled, bounded.with_forms(over_batch(graph), compiled.ledger), _objective)
         if layout == "packed":
             try:
                 text = _module(compiled, graph, _packed)
@@ -93,7 +94,7 @@ Layout = Callable[[Graph, Names, WeightNames], tuple[Border, Parts]]
 
 
 def _module(compiled: Compiled, graph: Graph, layout: Layout) -> str:
-    names = Names((*_taken(), *([objective.SEED] if objective.draws(graph) else [])))
+    names = Names((*_taken(), *([SEED] if draws(graph) else [])))
     name = names.fresh(identifier(graph.name))
     weights, losses = parameter_names(graph), Losses(compiled, names)
     at, parts = layout(graph, names, weights)
@@ -218,7 +219,7 @@ def _arguments(graph: Graph, at: Border, losses: Losses, made: Collection[str]) 
     optional += [*at.masks.values(), *([at.position_ids] if at.position_ids else [])]
     optional += [at.arguments[i.name] for i in graph.inputs if not i.required]
     optional += losses.arguments.values()
-    seed = [f"{objective.SEED}: int = 0"] if objective.draws(graph) else []
+    seed = [f"{SEED}: int = 0"] if draws(graph) else []
     return [*(f"{n}: Tensor" for n in required), *(f"{n}: Tensor | None = None" for n in optional), *seed]
 
 

@@ -74,7 +74,7 @@ def taken(x: Tensor, *index: Tensor) -> Tensor:
     return found.masked_fill(bad.reshape(bad.shape + (1,) * (found.dim() - bad.dim())), none)
 
 
-def chosen(see: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def selected_places(see: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(rows, columns, counted) of the entries of see[batch, seq] that hold, in their order.
 
     A graph that is compiled or exported cannot know how many they are: there all entries come, and an entry that does

@@ -38,6 +38,8 @@ class Losses:
         for loss, (name, own, _, _) in zip(self.compiled.losses, self.rows, strict=True):
             given = [f"{self.arguments[one[0]]} is not None" for one in own]
             ranks = [f"{self.arguments[one[0]]}.dim() == {len(one[2])}" for one in own]
+            others = [name for name in self.arguments if name not in {one[0] for one in own}]
+            given += [f"{self.arguments[name]} is None" for name in others]
             more = ranks if len(self.rows) > 1 else []
             found.append(f"if {' and '.join([*given, *more])}:  # the objective {comment(name, 40)}")
             lengths = dict(at.lengths)

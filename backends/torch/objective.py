@@ -6,33 +6,14 @@ Every value has the examples as an axis like any other. What the formulas draw i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from ...compiler.ir import Axis, Graph, Length, Node, walk_all
-from ...compiler.objectives import TEXT
+from ...compiler.ir import Axis, Graph, Length, Node
 from ..numpy.mangling import Names
 from ..numpy.values import Value, aligned, transposed
+from ..objectives import SEED
 from .border import Border, bind_inputs, border_names, entering, result
 from .weights import WeightNames
 from .writer import Dims, TorchWriter
-
-SEED = "seed"
-
-
-def over_batch(graph: Graph) -> Graph:
-    """The graph with the axis that its model runs over as its batch: the examples, or all their texts."""
-    if graph.groups is not None:
-        return replace(graph, batch=TEXT)
-    return replace(graph, batch=next(axis for one in graph.inputs for axis in one.axes if _is_batch(axis)))
-
-
-def _is_batch(axis: Axis) -> bool:
-    return axis.ragged and axis.owner is None
-
-
-def draws(graph: Graph) -> bool:
-    """Whether the formulas themselves draw."""
-    return any(one.op == "random" and one["draw"] != "dropout" for one in walk_all(graph.roots))
 
 
 class ObjectiveWriter(TorchWriter):
@@ -66,16 +47,17 @@ class ObjectiveWriter(TorchWriter):
             sizes = ", ".join(self.size(axis) for axis in among)
             see = " & ".join(tests) if condition.dims == among else f"({' & '.join(tests)}).expand({sizes})"
             names = [self.names.fresh(f"row_{axis}") for axis in among] + [self.names.fresh("counted")]
-            self.need("chosen")
+            self.need("selected_places")
             self.explain(one)
-            self.write(f"{', '.join(names)} = chosen({see})")
+            self.write(f"{', '.join(names)} = selected_places({see})")
             self.chosen_places[key] = dict(zip((*among, None), names, strict=True))
             self.sizes[one["into"]] = f"{names[0]}.shape[0]"
         return Value(self.chosen_places[key][one["axis"]], "", (one["into"],), wide=True, reorder="permute")
 
-    def placed(self, key: Axis, arg: Node) -> Value:
+    def _place(self, key: Axis, value: Value) -> Value:
         """A selected place is one of the padded batch already."""
-        return self.value(arg) if arg.op == "selected" else super().placed(key, arg)
+        known = {name for names in self.chosen_places.values() for name in names.values()}
+        return value if value.text in known else super()._place(key, value)
 
     def _pick(self, one: Node) -> Value:
         """Selected places surely exist."""

@@ -223,7 +223,7 @@ class TorchWriter(Writer):
         found = slices.runs(one)
         if found is not None:
             return slices.sliced(base, found, backwards=False)
-        indices = [self.placed(key, arg) for key, arg in zip(keys, one.args[1:], strict=True)]
+        indices = [self._place(key, self.value(arg)) for key, arg in zip(keys, one.args[1:], strict=True)]
         if len(keys) == 1 and one.args[0].op == "weight" and len(base.dims) == 2 and base.dims[0] == keys[0]:
             text = indices[0].text
             if one.args[1].op not in ("input", "position") or one not in self.checked:  # anything beyond an example
@@ -253,10 +253,6 @@ class TorchWriter(Writer):
         self.need("gather")
         text = f"gather({base.wrapped}.movedim({at + 1}, 0), {indices[0].text}).movedim(0, {at + 1})"
         return Value(text, base.lead, dims, wide=base.wide)
-
-    def placed(self, key: Axis, arg: Node) -> Value:
-        """The numbers along an axis as they are in the padded batch."""
-        return self._place(key, self.value(arg))
 
     def _place(self, key: Axis, value: Value) -> Value:
         """A number along a length counts from the example's first place."""

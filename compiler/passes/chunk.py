@@ -3,8 +3,8 @@
     cross_entropy[vocab](h @ E + b, label) = one kernel, which makes the logits of some rows at a time
 
 Forward and backward of a masked-LM loss then take the memory of a piece, whatever the batch. Preconditions: the graph
-selects (an objective that is a module of its own); nobody else reads the logits; they are a product with a parameter along
-an axis that is longer than what is summed over, so that they are the larger value.
+selects (an objective that is a module of its own); nobody else reads the logits; they are a product with a parameter
+along an axis that is longer than what is summed over, so that they are the larger value.
 """
 
 from __future__ import annotations

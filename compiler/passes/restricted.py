@@ -2,10 +2,10 @@
 
     mean[batch, seq if c](f(x)) = mean[row](f(x)[batch = b, seq = s])    (b, s): the places where c holds
 
-The places are found when a batch comes. What asks for rows then moves towards the inputs (demand.py), as far as rows are
-computed by themselves: a masked-LM loss has the logits of masked tokens only, whatever the head is called.
-Preconditions: the graph selects (an objective that is a module of its own); the condition is over a length and its owner,
-which are all that is summed over.
+The places are found when a batch comes. What asks for rows then moves towards the inputs (demand.py), as far as rows
+are computed by themselves: a masked-LM loss has the logits of masked tokens only, whatever the head is called.
+Preconditions: the graph selects (an objective that is a module of its own); the condition is over a length and its
+owner, which are all that is summed over.
 """
 
 from __future__ import annotations

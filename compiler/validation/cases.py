@@ -140,6 +140,8 @@ class _Maker:
     def extent(self, axis: Axis) -> int:
         if not isinstance(axis.size, Length):
             return axis.size
+        if self.graph.groups is not None and axis in self.graph.groups:  # one example of all texts
+            return 1 if axis == self.graph.groups[0] else self.examples
         return self.examples if axis.owner is None else self.width(axis.size.name)
 
     def values(self, one: Input, shape: tuple[int, ...]) -> Array:

@@ -19,7 +19,7 @@ from ...grammar import syntax as s
 from ...grammar.diagnostics import TransformulaError
 from .. import expressions
 from ..config import Config
-from ..driver import Compiled, lowered
+from ..driver import Compiled, lowered, selecting
 from ..graphs import restricted
 from ..heads import losses
 from ..ir import Axis, Graph, Node
@@ -337,7 +337,10 @@ class Shrinker:
     def _graph(self, config: Config) -> Graph:
         """The formula graph, with the results that the user's has."""
         subject = self.subject
-        graph = lowered(config.module, config, subject.entry, subject.shows)
+        if subject.graph.selects:
+            graph = selecting(config.module, config, subject.entry)[0]
+        else:
+            graph = lowered(config.module, config, subject.entry, subject.shows)
         names = [out.name for out in subject.graph.outputs]
         if [out.name for out in graph.outputs] != names:
             graph = restricted(graph, names)

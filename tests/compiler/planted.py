@@ -84,7 +84,7 @@ def _swapped(one: Node) -> Node:
 
 def _disowned(one: Node) -> Node:
     """The reduction sees padding, for it has forgotten whose length it goes over."""
-    if one.op != "reduce" or not one["over"][0].ragged or len(one.args) > 1:
+    if one.op != "reduce" or not one["over"][0].counted or len(one.args) > 1:
         return one
     free = _free(one["over"][0])
     return ir.reduce(one["reduction"], ir.rename(one.args[0], {one["over"][0]: free}), (free,))

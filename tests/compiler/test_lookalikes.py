@@ -11,7 +11,8 @@ from tests.compiler import zoo
 from tests.compiler.spellings import CONCAT, SEE, Attention, B, M, S, T
 from tests.compiler.test_recognise import names, point, result
 from tests.compiler.test_spellings import fused, program, wanted
-from transformula.compiler import kernels
+from transformula.compiler import kernels, reference
+from transformula.compiler.driver import compile_graph
 from transformula.compiler.ir import walk_all
 
 
@@ -181,3 +182,14 @@ def test_wanted_is_not_the_plain_one() -> None:
     orders = ("o_0; o_1; o_2; o_3", "o_1; o_0; o_2; o_3")
     plain, swapped = (heads(*[ONE_BY_ONE] * 4, after=f"[{order}][dk → wide]") for order in orders)
     assert np.abs(wanted(plain)["y"] - wanted(swapped)["y"]).max() > 0.01
+
+
+def test_a_number_that_stands_for_another_one_is_no_activation() -> None:
+    """1 if y == -100 else y is the identity wherever a random number falls, and no leaky ReLU of slope 1."""
+    text = "model M(y[seq] as labels) → [seq] = sum[r: seq if r == i](z[seq = r])\n"
+    text += "    where z = 1 if y == -100 else y\n          i = index(seq)\n"
+    made = compile_graph(text)
+    assert not any(one.op == "kernel" for one in walk_all(made.graph.roots))
+    given = {"labels": np.array([[5.0, -100, 2]])}
+    for graph in (made.formula, made.graph):
+        assert reference.run(graph, {}, given)["output"].tolist() == [[5, 1, 2]]

@@ -148,8 +148,8 @@ RECOGNITION = (
     ),
     Mutant(
         "one draw tells all", "compiler/passes/probe.py",
-        "for scale in (1.0, 1e-6, 30.0, 1e-3, 0.0, *far, *_bounds(region)):",
-        "for scale in (1.0, *far[:0]):",
+        "for scale in (1.0, 1e-6, 30.0, 1e-3, 0.0, *far)]",
+        "for scale in (1.0, *far[:0])]",
         "a bound or an ε that shows elsewhere", FUNCTIONS,
     ),
     Mutant(
@@ -325,9 +325,9 @@ PUSHED = (
     ),
     Mutant(
         "rows of another's length", "compiler/passes/demand.py",
-        "if any(axis.owner in axes for part in (one, *one.args) for axis in part.axes):",
+        "if _left_behind(one, rows) or any(_left_behind(arg, inner_rows(one, arg, rows)) for arg in one.args):",
         "if False:",
-        "lengths of one axis read by another's examples", PICKS,
+        "lengths of one axis read by another's examples", (*PICKS, "tests/compiler/test_objectives.py"),
     ),
     Mutant(
         "a result is no reader of all rows", "compiler/passes/demand.py",
@@ -337,7 +337,7 @@ PUSHED = (
     ),
     Mutant(
         "one draw for each selection", "compiler/passes/demand.py",
-        'if kernels.is_draw(one) and (len(asked) > 1 or len(asked[0]) > 1 or one.get("picked")):',
+        'if kernels.is_draw(one) and (several or one.get("picked")):',
         "if False:",
         "drawn twice where it was drawn once", PICKS,
     ),
@@ -1110,8 +1110,80 @@ CORRUPTED = (
     ),
 )  # fmt: skip
 
+OBJECTIVES = ("tests/compiler/test_objectives.py",)
+OBJECTIVES_TORCH = ("tests/backends/torch/test_objective.py",)
+OBJECTIVES_NUMPY = ("tests/backends/numpy/test_objective.py",)
+SUMMED = (
+    Mutant(
+        "a mean of means", "compiler/objectives.py",
+        'ir.reduce("count", every, one["over"])',
+        "ir.const(1)",
+        "parts of a batch with other numbers of tokens weigh the same", OBJECTIVES,
+    ),
+    Mutant(
+        "in-batch negatives add up", "compiler/objectives.py",
+        "if any(axis.size == batch.size and axis != batch for axis in part.axes) or batch in over:",
+        "if False:",
+        "a batch that is cut has other negatives", OBJECTIVES,
+    ),
+    Mutant(
+        "texts of an example are mixed up", "compiler/objectives.py",
+        'ir.apply("*", ir.index(batch), ir.size(each))',
+        "ir.index(batch)",
+        "the texts of other examples", OBJECTIVES,
+    ),
+    Mutant(
+        "places that a mask hides are selected", "compiler/evaluate.py",
+        "            condition = condition & align(seen[0], seen[1], among)",
+        "            pass",
+        "labels at padding are counted", OBJECTIVES,
+    ),
+    Mutant(
+        "logits in pieces that somebody reads", "compiler/passes/chunk.py",
+        "if context.readers(logits) > 1:",
+        "if False:",
+        "logits are made twice", OBJECTIVES,
+    ),
+    Mutant(
+        "what is kept for one gradient is written over", "backends/torch/chunked.py",
+        "            z = z * scale",
+        "            z = z.mul_(scale)",
+        "a second backward through one graph", OBJECTIVES_TORCH,
+    ),
+    Mutant(
+        "the label's share of a smoothed loss", "backends/torch/chunked.py",
+        "(ctx.smoothing - 1) * scale",
+        "-scale",
+        "label smoothing has the gradient of a plain loss", OBJECTIVES_TORCH,
+    ),
+    Mutant(
+        "a compiled graph counts copies", "backends/torch/functions.py",
+        "return at // see.shape[1], at % see.shape[1], flat",
+        "return at // see.shape[1], at % see.shape[1], torch.ones_like(flat)",
+        "copies of the first row that counts are counted", OBJECTIVES_TORCH,
+    ),
+    Mutant(
+        "draws by the place in the padded batch", "backends/torch/objective.py",
+        "        if axis.counted:",
+        "        if False:",
+        "padding on the left changes what is drawn", OBJECTIVES_TORCH,
+    ),
+    Mutant(
+        "all pieces at once", "backends/numpy/chunked.py",
+        "step = max(1, (most or LOGITS) // max(1, count))",
+        "step = max(1, len(x))",
+        "the logits of all rows are in memory", OBJECTIVES_NUMPY,
+    ),
+    Mutant(
+        "a number that is asked for is no point", "compiler/passes/probe.py",
+        'if not any(one.op == "map" and one["fn"] in ("==", "!=") for one in region.inside):',
+        "if True:",
+        "a marker is taken for any other number", ("tests/compiler/test_lookalikes.py",),
+    ),
+)  # fmt: skip
+
 MUTANTS = (
     *(*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT, *DECODED),
-    *(*GENERATED, *CHOSEN, *CORRUPTED),
+    *(*GENERATED, *CHOSEN, *CORRUPTED, *SUMMED),
 )
 """All of them."""
