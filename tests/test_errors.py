@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-CODE = re.compile(r"[ACDIMNPRSUXK]\d{3}")
+CODE = re.compile(r"[ACDIMNPRSTUXK]\d{3}")
 
 
 def codes(path: Path) -> Iterator[str]:

@@ -61,7 +61,9 @@ class Fit:
         return found
 
     def accumulate(self, given: Mapping[str, Array], totals: Array | None, step: int, part: int) -> float:
-        """Adds ∂/∂w Σ sum / total over a part of the step's batch (∂loss/∂w, without totals); returns its value.
+        """Adds ∂/∂w Σ sum / total over a part of the step's batch and returns its value.
+
+        A loss that is no sum is its own sum, with count 1; without totals it is the loss of this part.
 
         What is dropped out is decided by the seed, the step and the part.
         """
@@ -71,7 +73,7 @@ class Fit:
         loss = found["loss"]
         if totals is not None:
             counted = torch.as_tensor(np.where(totals > 0, totals, 1), dtype=self.dtype, device=self.place)
-            loss = (found[SUM] / counted).sum()
+            loss = (found.get(SUM, loss) / counted).sum()
         loss.backward()
         return float(loss.detach())
 
