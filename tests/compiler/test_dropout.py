@@ -215,7 +215,7 @@ def test_a_draw_that_is_read_elsewhere_is_not_moved_past_a_selection() -> None:
 
 def test_a_selection_along_more_axes_than_the_draw_stays_behind_it() -> None:
     """What was drawn once for all queries would be drawn for each, or along axes that the draw does not have."""
-    more = "w = dropout(softmax[key](K @[dk] K), 0.5)\nB[seq, key, head] = w if index(key) ≤ index(seq) else 0"
+    more = "w = dropout(exp(sum[dk](Q)), 0.5)\nB[seq, key, head] = w if index(key) ≤ index(seq) else 0"
     compiled, given = compile_graph(attending("B @[key] V", more), without=("inference",)), zoo.inputs("wide")
     assert not [line for line in compiled.ledger.lines if line.rule == "selected"]
     for stage in compiled.stages:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.compiler import zoo
 from tests.compiler.spec_tools import Array
+from transformula.backends.program import compile
 from transformula.compiler import kernels, pipeline
 from transformula.compiler.decoding import DERIVED
 from transformula.compiler.driver import Compiled, compile_graph
@@ -156,6 +157,29 @@ def test_fusion_swallows_no_result() -> None:
     assert kernel_names(made.graph)["attention"] == 0
     refused = {(one.rule, one.reason) for one in made.ledger.lines if one.pass_name == "fuse" and not one.fired}
     assert refused == {(name, "the sum is read elsewhere, too") for name in ("layer_norm", "gelu")}
+
+
+ACROSS = zoo.spec(
+    "layer_norm",
+    """
+model M(tokens[seq] as input_ids) → y[seq, head, dk] = layer_norm[dk]((E[vocab = tokens])[d → head dk] + c, γ, γ, 1e-5)
+    weights E : [vocab, d]
+            c : [head]
+            γ : [dk]
+""",
+)
+
+
+def test_a_bias_of_a_norm_lies_along_its_axis() -> None:
+    """One number for each head, of which there are as many as entries of a head, is no bias of the norm over those."""
+    for sizes in ({"d": 9, "head": 3}, {"d": 12, "head": 3}):
+        made = compile(ACROSS, settings=sizes)
+        (kernel,) = [one for one in made.graph.nodes() if one.op == "kernel"]
+        assert "bias" not in kernel["roles"]
+        told = [line.reason for line in made.ledger.lines if line.pass_name == "fuse" and not line.fired]
+        assert "a parameter does not lie along the axis of the kernel" in told
+        given = zoo.inputs("across")
+        assert zoo.difference(zoo.model(made)(**given), zoo.reference_results(made.compiled.formula, given)) < 1e-12
 
 
 @pytest.mark.parametrize("result", ["y", "weights", "scores", "before", "up", "act"])
