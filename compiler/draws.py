@@ -7,6 +7,7 @@ The generator is counter-based (the splitmix64 finaliser over a hash of seed, si
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 GOLDEN = 0x9E3779B97F4A7C15
+_TAKEN = re.compile(r"(@\d+)+$")
 
 
 def _mix(value: Array) -> Array:
@@ -33,8 +35,13 @@ def uniform(seed: int, site: str, places: Sequence[int | Array]) -> Array:
     """Numbers in (0, 1), one per entry; an entry's number depends on seed, site and its own places only.
 
     `places` are, for each axis, the places of its entries, or their number for 0, 1, …: an example that stands alone
-    has the place that it has among all.
+    has the place that it has among all. A step that was taken out of its loop stands at the end of the site: `site@3`.
     """
+    taken = _TAKEN.search(site)
+    if taken is not None:
+        steps = [np.array([int(step)]) for step in taken[0].split("@")[1:]]
+        found = uniform(seed, site[: taken.start()], (*steps, *places))
+        return found.reshape(found.shape[len(steps) :])
     start = _mix(np.array((seed % 2**64 + GOLDEN) % 2**64, np.uint64)) ^ np.uint64(key(site))
     state: Array = np.full((1,) * len(places), start)
     for axis, place in enumerate(places):

@@ -84,7 +84,7 @@ def test_a_concatenation_says_its_axis() -> None:
 
 
 def test_lengths_are_not_concatenated() -> None:
-    assert codes("model M(x[seq], y[seq]) → [both] = [x; y][seq → both]\n") == {"A123"}
+    assert codes("model M(x[seq], y[seq]) → [both] = [x; y][seq → both]\n") == {"X990"}  # but in a corruption
 
 
 PARTS = "config\n    a = 2\n    b = 3\nmodel M(u[seq, a], v[b, seq]) → [seq, both] = [v; u; 7; v]{}\n"
