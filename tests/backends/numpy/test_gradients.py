@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.compiler import zoo
-from tests.compiler.differentiation.slopes import evaluated, with_loss, without_stops
+from tests.compiler.differentiation.slopes import evaluated, gap, with_loss, without_stops
 from tests.compiler.spec_tools import Array, rng, weight_values
 from tests.compiler.test_dropout import RELATIVE
 from tests.fuzz import oracle
@@ -24,12 +24,18 @@ from transformula.compiler.driver import compile_graph
 from transformula.compiler.pipeline import Stage
 
 BERT, PAIR = zoo.BERT, zoo.PAIR
+POOLED = """
+spec pooled extends sbert
+
+objective fit of SentenceBert(wanted[batch] as labels) → loss = mean[batch]((sum[d](sentence_embedding) - wanted)²)
+"""
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mlm": ("bert", "BertForMaskedLM", BERT),
     "nsp": ("bert", "BertForNextSentencePrediction", BERT),
     "pretraining": ("bert", "BertForPreTraining", BERT),
     "tagging": ("bert", "BertForTokenClassification", BERT),
     "answering": ("bert", "BertForQuestionAnswering", {**BERT, "label": 2}),
+    "pooled": (POOLED, "SentenceBert", {**BERT, "pool_tokens": "mean"}),
     "electra": ("electra", "ElectraForPreTraining", {**BERT, "emb": 6}),
     "albert": ("albert", "AlbertForPreTraining", {**BERT, "emb": 6, "layers": 4, "groups": 2, "inner": 2}),
     "roberta": ("roberta", "BertForMaskedLM", {**BERT, "segment": 1, "pad": 1}),
@@ -99,7 +105,7 @@ def by_weight(name: str, gradients: dict[str, Array]) -> dict[str, Array]:
     return {key: np.asarray(value) for key, value in found["assemble"](gradients, found["CHECKPOINT"]).items()}
 
 
-QUICK = ("mlm", "pretraining", "electra", "albert", "deberta", "gpt2", "llama", "t5")
+QUICK = ("mlm", "pretraining", "pooled", "electra", "albert", "deberta", "gpt2", "llama", "t5")
 
 
 def from_losses(text: str, stage: str, given: dict[str, Array]) -> float:
@@ -120,6 +126,28 @@ def from_losses(text: str, stage: str, given: dict[str, Array]) -> float:
         size = max(1.0, float(np.abs(wanted).max(initial=0)))
         gaps.append(float(np.abs(np.asarray(mine[weight.name]) - wanted).max(initial=0)) / size)
     return float(max(gaps))
+
+
+RECURRENT = """
+spec recurrent
+config
+    vocab = 20
+    d = 3
+model M(tokens[seq] as input_ids) → y[d] = s[seq]
+    where s[0] = 0 * w
+          for t in seq:
+              s[t + 1] = tanh(s[t] @ W + w * E[vocab = tokens][seq = t])
+    weights E : [vocab, d]
+            W : [d → d]
+            w : [d]
+"""
+
+
+def test_a_recurrent_network() -> None:
+    """Weights inside a loop over a length: each text adds what its own steps do, and no more."""
+    graph = with_loss(compile_graph(RECURRENT).formula)
+    assert gap(graph, zoo.inputs("gpt")) < 1e-7
+    assert from_losses(RECURRENT, "formula", zoo.inputs("gpt")) < 1e-9
 
 
 @pytest.mark.parametrize("name", ["scan", "nested", "crossed", "pools", "shift", "kinds", "modules", "two"])
