@@ -109,6 +109,7 @@ class Library:
 FILES = (
     *("kernels", "rowwise", "spans", "kept", "dense", "border", "results", "caching", "files", "weights"),
     *("options", "choosing", "beams", "generation", "gradients", "slopes"),
+    "transformula.compiler.draws",
 )
 NUMPY = Library("transformula.backends.numpy", FILES)
 """The files of this folder that hold run-time functions, in the order in which they are copied."""

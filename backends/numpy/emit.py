@@ -206,7 +206,7 @@ class CallNames:
         self.arguments = ["self, /" if self.others else "self"]
         self.arguments += [f"{self.python[one]}: Any{' = None' if self.others else ''}" for one in needed]
         self.arguments += [f"{self.python[one]}: Any = None" for one in optional]
-        self.of_loss = [*self.arguments, *self.others]
+        self.of_loss = [*self.arguments, "seed: int | None = None", *self.others]
         self.arguments += ["outputs: Sequence[str] | None = None", *self.others]
 
     def given(self) -> list[str]:

@@ -134,6 +134,30 @@ class GradientWriter(LossWriter):
             self.memo[key] = made.named(name)  # type: ignore[index]
         return made.named(self.memo[key].text)  # type: ignore[index]
 
+    # ---------------------------------------------------------------------------------------------------- draws
+
+    def _random(self, one: Node) -> Value:
+        """A dropout of the numbers that the reference draws for this site, step and seed."""
+        if one["draw"] != "dropout":
+            raise Unsupported("a random draw")
+        picked, axes = one.get("picked"), one.get("drawn") or one.axes
+        steps = "".join(f"@{{{self.counters[loop]}}}" for loop in sorted(one.free))
+        site = repr(str(one["site"])) + (f' + f"{steps}"' if steps else "")
+        numbers = f"drawn(seed, {site}, ({', '.join(self.size(axis) for axis in axes)},))"
+        dims = one.axes
+        if picked is not None:
+            place = self.value(one.args[2])
+            shared = tuple(a for a in axes if a in place.dims)
+            rest = tuple(a for a in axes if a not in place.dims and a != picked)
+            order = tuple(axes.index(axis) for axis in (picked, *shared, *rest))
+            index = [f"np.asarray({place.text})"]
+            index += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", place.dims) for a in shared]
+            numbers, dims = f"drawn_rows({numbers}, {order}, {', '.join(index)})", (*place.dims, *rest)
+            self.need("drawn_rows")
+        self.need("drawn", "dropped")
+        value, rate = self.real(self.value(one.args[0])), self.value(one.args[1])
+        return Value(f"dropped({self._whole(value, dims)}, {rate.text}, {numbers})", "", dims)
+
     # ------------------------------------------------------------------------------------------------- meanings
 
     def _kernel(self, one: Node) -> Value:

@@ -108,7 +108,7 @@ def by_weight(name: str, gradients: dict[str, Array]) -> dict[str, Array]:
 QUICK = ("mlm", "pretraining", "pooled", "electra", "albert", "deberta", "gpt2", "llama", "t5")
 
 
-def from_losses(text: str, stage: str, given: dict[str, Array]) -> float:
+def from_losses(text: str, stage: str, given: dict[str, Array], trained: bool = False) -> float:
     """How far a module's gradients of every entry of every result are from the reference's, relatively."""
     made = compile_graph(text) if text not in zoo.NAMES else zoo.whole(text).compiled
     graph = with_loss(without_stops(next(one.graph for one in made.stages if one.name == stage)))
@@ -117,8 +117,8 @@ def from_losses(text: str, stage: str, given: dict[str, Array]) -> float:
     found = zoo.module(Program(replace(made, gradients=(loss,), losses=()), "numpy").source)
     values = weight_values(made.formula)
     one = found["Model"](zoo.nested(made.formula, values), dtype="float64")
-    number, gradients = one._gradients_all({name: np.asarray(value) for name, value in given.items()})
-    right = evaluated(done, values, given)
+    number, gradients = one._gradients_all({k: np.asarray(v) for k, v in given.items()}, 0 if trained else None)
+    right = evaluated(done, values, given, trained)
     mine = found["weight_views"](gradients, found["CHECKPOINT"])
     gaps = [abs(number - float(right["loss"])) / max(1, abs(number))]
     for weight in graph.weights:
@@ -155,6 +155,25 @@ def test_every_entry_of_every_result(name: str) -> None:
     """Loops over lengths and in loops, poolings, shifts, several texts: what no objective reads so."""
     for stage in ("formula", "recognise"):
         assert from_losses(name, stage, zoo.inputs(name)) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_dropout_draws_what_the_reference_draws(name: str) -> None:
+    """The same numbers forwards, by seed, site, step and place; and the same mask backwards."""
+    assert from_losses(name, "formula", zoo.inputs(name), trained=True) < 1e-9
+
+
+def test_dropout_of_some_rows() -> None:
+    """Of the last block one row is computed, and it drops what it would among all rows."""
+    (made,) = program("nsp", "numpy").compiled.gradients or ()
+    assert any(one.op == "random" and one.get("picked") is not None for one in made.graph.nodes())
+    given = labelled("nsp")
+    right = evaluated(made.graph, weight_values(made.graph), given, training=True)
+    loss, gradients = model("nsp").loss_and_gradients(**given, seed=0)
+    assert abs(loss - float(right["loss"])) < 1e-12
+    for weight, mine in by_weight("nsp", gradients).items():
+        np.testing.assert_allclose(mine, right[gradient_of(weight)], atol=1e-12, err_msg=weight)
+    assert abs(loss - model("nsp").loss_and_gradients(**given)[0]) > 1e-6
 
 
 def test_random_specs() -> None:
