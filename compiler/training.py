@@ -36,7 +36,7 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
             told = "an example is a group of texts"
             made.ledger.refused(DIFFERENTIATE, "reverse_mode", f"the gradients of {loss.entry}", told)
             continue
-        graph = without_dropout(composed(made.formula, loss.formula))
+        graph = composed(made.formula, loss.formula)
         stages, ledger = pipeline.run(graph, only=PASSES)
         forward = stages[-1].graph
         done = differentiate(forward)
@@ -74,15 +74,6 @@ def _of_texts(model: Graph, node: Node) -> Node:
     some = [ir.apply("<", ir.const(0), ir.size(axis)) for axis in lengths if axis.owner in node.axes]
     there = reduce(lambda a, b: ir.apply("or", a, b), some)
     return ir.where(there, node, ir.const(0.0))
-
-
-def without_dropout(graph: Graph) -> Graph:
-    """The graph with nothing dropped; `stop` stays, which says where gradients end."""
-
-    def change(one: Node) -> Node:
-        return one.args[0] if one.op == "random" and one["draw"] == "dropout" else one
-
-    return graph.rewrite(change)
 
 
 def _told(ledger: Ledger, forward: Graph, done: Graph) -> None:

@@ -219,7 +219,7 @@ class CallNames:
         self.arguments = ["self, /" if self.others else "self"]
         self.arguments += [f"{self.python[one]}: Any{' = None' if self.others else ''}" for one in needed]
         self.arguments += [f"{self.python[one]}: Any = None" for one in optional]
-        self.of_loss = [*self.arguments, *self.others]
+        self.of_loss = [*self.arguments, "seed: int | None = None", *self.others]
         self.arguments += [f"{SEED}: int = 0"] if draws(graph) else []
         self.arguments += ["outputs: Sequence[str] | None = None", *self.others]
 

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler import kernels as kernel_table
-from ...compiler.ir import Axis, Length, Node, reduce, widen_to
+from ...compiler.ir import Axis, Graph, Length, Node, reduce, widen_to
 from . import loops
 from .einsum import LETTERS
 from .literals import number
 from .losses import Dims, LossWriter
+from .mangling import Names
 from .values import Unsupported, Value, aligned, transposed
 
 POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu", "gelu_slope", "gelu_tanh_slope", "silu_slope")
@@ -23,6 +24,15 @@ ALONG = ("softmax", "softmax_slope", "layer_norm", "layer_norm_slope", "rms_norm
 
 class GradientWriter(LossWriter):
     """Writes a loss and its gradients, from the inputs of a model on."""
+
+    def __init__(self, graph: Graph, names: Names, lengths: dict[str, str]) -> None:
+        super().__init__(graph, names, lengths)
+        self.changing: set[str] = set()  # the variables of loops
+
+    def start_state(self, one: Node, slot: int, name: str, first: Value) -> Value:
+        found = super().start_state(one, slot, name, first)
+        self.changing.add(found.text)
+        return found
 
     def begin_length(self, text: str) -> None:
         """What stands for the entries that exist and that may be seen: None for all of them."""
@@ -114,7 +124,39 @@ class GradientWriter(LossWriter):
         self.need("zero_beyond")
         owner, entry = value.dims.index(axis.owner), value.dims.index(axis)
         text = f"zero_beyond({value.text}, {relation}_{self._length(axis)}, {owner}, {entry})"
-        return Value(text, "", value.dims)  # perhaps the value itself
+        made = Value(text, "", value.dims)  # perhaps the value itself
+        if not value.text.isidentifier() or value.text in self.changing:
+            return made
+        key: object = (text, "within")
+        if key not in self.memo:
+            name = self.names.fresh(value.text)
+            self.write(f"{name} = {text}")
+            self.memo[key] = made.named(name)  # type: ignore[index]
+        return made.named(self.memo[key].text)  # type: ignore[index]
+
+    # ---------------------------------------------------------------------------------------------------- draws
+
+    def _random(self, one: Node) -> Value:
+        """A dropout of the numbers that the reference draws for this site, step and seed."""
+        if one["draw"] != "dropout":
+            raise Unsupported("a random draw")
+        picked, axes = one.get("picked"), one.get("drawn") or one.axes
+        steps = "".join(f"@{{{self.counters[loop]}}}" for loop in sorted(one.free))
+        site = repr(str(one["site"])) + (f' + f"{steps}"' if steps else "")
+        numbers = f"drawn(seed, {site}, ({', '.join(self.size(axis) for axis in axes)},))"
+        dims = one.axes
+        if picked is not None:
+            place = self.value(one.args[2])
+            shared = tuple(a for a in axes if a in place.dims)
+            rest = tuple(a for a in axes if a not in place.dims and a != picked)
+            order = tuple(axes.index(axis) for axis in (picked, *shared, *rest))
+            index = [f"np.asarray({place.text})"]
+            index += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", place.dims) for a in shared]
+            numbers, dims = f"drawn_rows({numbers}, {order}, {', '.join(index)})", (*place.dims, *rest)
+            self.need("drawn_rows")
+        self.need("drawn", "dropped")
+        value, rate = self.real(self.value(one.args[0])), self.value(one.args[1])
+        return Value(f"dropped({self._whole(value, dims)}, {rate.text}, {numbers})", "", dims)
 
     # ------------------------------------------------------------------------------------------------- meanings
 

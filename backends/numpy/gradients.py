@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...compiler.draws import uniform
+from .dense import gather
 from .results import left_aligned
 from .weights import Table, TableRow, Weights, part_of, place, row_first, row_shape, stack_sizes, table_entries
 
@@ -105,6 +107,23 @@ def given_positions(
     if given is None:
         return np.broadcast_to(np.arange(width), (shape[0], width))
     return left_aligned(np.broadcast_to(given, shape), places, width)
+
+
+def drawn(seed: int | None, site: str, shape: Sequence[int]) -> NDArray[Any] | None:
+    """Numbers in (0, 1) of a site and a step, as the reference draws them; None where nothing is drawn."""
+    return None if seed is None else uniform(seed, site, shape)
+
+
+def drawn_rows(numbers: NDArray[Any] | None, order: Sequence[int], *index: NDArray[Any]) -> NDArray[Any] | None:
+    """Of what is drawn for all rows the numbers of some: of the dimensions in that order, at the index."""
+    return None if numbers is None else gather(numbers.transpose(order), *index)
+
+
+def dropped(x: NDArray[Any], rate: float, numbers: NDArray[Any] | None) -> NDArray[Any]:
+    """x / (1 - rate) where a number is not below the rate, else 0; x itself where nothing is drawn."""
+    if numbers is None:
+        return x
+    return np.where(numbers < rate, 0, x / max(1.0 - rate, 1e-300)).astype(x.dtype)
 
 
 def product_of(left: NDArray[Any], right: NDArray[Any], text: str) -> NDArray[Any]:

@@ -23,7 +23,7 @@ from .writer import Writer
 NEEDS = ("chosen_loss",)
 LOCALS = (
     *("self", "given", "results", "count", "visible", "rows", "columns", "width"),
-    *("weights", "loss", "gradients", "into"),
+    *("weights", "loss", "gradients", "into", "seed"),
 )
 
 Dims = tuple[Axis, ...]

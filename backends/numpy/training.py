@@ -41,7 +41,8 @@ def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
             writer.write(f'add_gradient(into["{out.name.removeprefix(GRADIENT)}"], {text})')
     writer.write("return loss, gradients")
     result = "tuple[float, dict[str, NDArray[Any]]]"
-    head = border_text.header(method(loss.entry), ["self", "given: dict[str, NDArray[Any]]"], result)
+    arguments = ["self", "given: dict[str, NDArray[Any]]", "seed: int | None"]
+    head = border_text.header(method(loss.entry), arguments, result)
     doc = f'        """The objective {comment(loss.entry, 60)} of a batch, and its gradients by stored names."""'
     ignored = 'with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):'
     lines = ["    " + line if line else "" for line in writer.lines]
@@ -93,7 +94,7 @@ class Gradients:
     def call(self) -> list[str]:
         """The last lines of `loss_and_gradients`: the method of the objective whose labels are given."""
         table = ", ".join(f'"{name}": self.{method(name)}' for name in self.names)
-        return [f"objectives = {{{table}}}", "return objectives[loss[0]](given)"]
+        return [f"objectives = {{{table}}}", "return objectives[loss[0]](given, seed)"]
 
 
 def parts(compiled: Compiled) -> Gradients:
@@ -102,6 +103,9 @@ def parts(compiled: Compiled) -> Gradients:
     needs: set[str] = set()
     names = []
     for loss in compiled.gradients or ():
+        if any(one.name == "seed" for one in loss.graph.inputs):
+            told = "no input can be called `seed`: loss_and_gradients takes that of dropout by it"
+            raise error("X992", told, help="Say `as` another name.")
         try:
             lines, used = write(compiled, loss)
         except Unsupported as reason:

@@ -55,10 +55,8 @@ class Backward:
         if self.stop.op == "const":
             last = ir.const(int(self.stop["value"]) + self.start - 1)
         self.step = ir.apply("-", last, ir.counter(self.ident))
-        self.alive: Node | None = None
-        if self.stop.axes:
+        if self.stop.axes:  # an example that has ended keeps its states, whatever stands there
             self.step = ir.apply("max", self.step, ir.const(self.start))
-            self.alive = ir.apply("<", ir.counter(self.ident), self.stop)
 
     # ------------------------------------------------------------------------------------------------- adjoints
 
@@ -111,8 +109,7 @@ def reverse(sweep: Sweep, one: Node, g: Node) -> None:
     inside = sweep.inner()
     inside.keep = (*sweep.keep, *(a for a in made.stop.axes if a not in sweep.keep))
     for slot, seed in made.carried.items():
-        alive = seed if made.alive is None else chosen(made.alive, seed)
-        inside.adjoints[one["body"][slot]] = add(inside.adjoints.get(one["body"][slot], ZERO), alive)
+        inside.adjoints[one["body"][slot]] = add(inside.adjoints.get(one["body"][slot], ZERO), seed)
     order = [part for part in walk(one["body"], enter=lambda n: ident in n.free) if ident in part.free]
     inside.run(order, lambda part: _of_step(made, part))
     if inside.ends:

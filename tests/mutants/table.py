@@ -1182,8 +1182,97 @@ SUMMED = (
     ),
 )  # fmt: skip
 
+SLOPES = ("tests/compiler/differentiation/test_slopes.py", "tests/compiler/differentiation/test_rules.py")
+BACK = ("tests/backends/numpy/test_gradients.py",)
+DIFFERENTIATED = (
+    Mutant(
+        "what has no number passes it on", "compiler/differentiation/rules.py",
+        "            sweep.flow(arg, safe(g, made) if guarded else made)",
+        "            sweep.flow(arg, made)",
+        "0 · ∞ of a branch that is not selected", SLOPES,
+    ),
+    Mutant(
+        "hidden entries get a gradient of a sum", "compiler/differentiation/rules.py",
+        "*seen_along(over, ir.union(one.args)), *((condition,)",
+        "*(), *((condition,)",
+        "a mask that the backward forgets", SLOPES,
+    ),
+    Mutant(
+        "hidden entries are left out of a weight's gradient", "compiler/differentiation/sweep.py",
+        "        return ir.total(values, over)",
+        '        return ir.reduce("sum", values[0] if len(values) == 1 else ir.apply("*", *values), over)',
+        "what a shifted label reads at a hole", SLOPES,
+    ),
+    Mutant(
+        "a second reader replaces the first", "compiler/differentiation/sweep.py",
+        "        self.adjoints[arg] = g if old is None else add(old, g)",
+        "        self.adjoints[arg] = g",
+        "tied weights, residuals", SLOPES,
+    ),
+    Mutant(
+        "a loop's backward takes the forward's step", "compiler/differentiation/loops.py",
+        "        self.step = ir.apply(\"-\", last, ir.counter(self.ident))",
+        "        self.step = ir.counter(self.ident)",
+        "layers in the wrong order", SLOPES,
+    ),
+    Mutant(
+        "texts of a loop over a length share a sum", "compiler/differentiation/loops.py",
+        "    inside.keep = (*sweep.keep, *(a for a in made.stop.axes if a not in sweep.keep))",
+        "    inside.keep = sweep.keep",
+        "a loop over a length of texts of different lengths", BACK,
+    ),
+    Mutant(
+        "the last state is kept for the one after", "compiler/differentiation/recalling.py",
+        '        return self._state(self.loop["slots"] + _place(more, one), one, after)',
+        '        return self._state(self.loop["slots"] + _place(more, one), one, self.step)',
+        "the backward reads another layer's values", SLOPES,
+    ),
+    Mutant(
+        "a dropout of its own backwards", "compiler/differentiation/rules.py",
+        'one.axes, "real", **one.attrs)\n    sweep.forward.add(mask)',
+        'one.axes, "real", **{**one.attrs, "site": "back"})\n    sweep.forward.add(mask)',
+        "the mask of the backward is not that of the forward", SLOPES,
+    ),
+    Mutant(
+        "stop is passed", "compiler/differentiation/scalars.py",
+        '    "stop": (None,),',
+        '    "stop": (lambda g, x, y: g,),',
+        "ELECTRA's generator would learn from its critic", SLOPES,
+    ),
+    Mutant(
+        "the label has no gradient", "compiler/differentiation/meanings.py",
+        '    yield "x", sub(made, ir.scatter(own, {axis: label}, ir.union((x, own))))',
+        '    yield "x", made',
+        "cross-entropy without its own logit", BACK,
+    ),
+    Mutant(
+        "what is picked twice counts once", "backends/numpy/gradients.py",
+        "    starts = np.flatnonzero(np.concatenate([[True], at[1:] != at[:-1]]))",
+        "    starts = np.arange(len(at))",
+        "fancy assignment keeps the last of equal indices", BACK,
+    ),
+    Mutant(
+        "ignored labels take a place", "backends/numpy/gradients.py",
+        "        x[tuple(places)] += np.where(good, values, 0)",
+        "        x[tuple(np.where(good, place, 0) for place in places)] += np.where(good, values, 0)",
+        "-100 overwrites what the first label adds", BACK,
+    ),
+    Mutant(
+        "a value is overwritten that somebody reads", "backends/numpy/gradient_writer.py",
+        "        if value.owned and not value.text.isidentifier() and value.dims == dims:",
+        "        if value.dims == dims:",
+        "in place, though the memory is another's", BACK,
+    ),
+    Mutant(
+        "a single number is no view", "backends/numpy/gradients.py",
+        "        return array.reshape(-1)[first : first + 1].reshape(())",
+        "        return np.array(whole)",
+        "the bias of a detector is never trained", BACK,
+    ),
+)  # fmt: skip
+
 MUTANTS = (
     *(*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT, *DECODED),
-    *(*GENERATED, *CHOSEN, *CORRUPTED, *SUMMED),
+    *(*GENERATED, *CHOSEN, *CORRUPTED, *SUMMED, *DIFFERENTIATED),
 )
 """All of them."""

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.compiler import zoo
-from tests.compiler.differentiation.slopes import evaluated, with_loss, without_stops
+from tests.compiler.differentiation.slopes import evaluated, gap, with_loss, without_stops
 from tests.compiler.spec_tools import Array, rng, weight_values
 from tests.compiler.test_dropout import RELATIVE
 from tests.fuzz import oracle
@@ -24,12 +24,18 @@ from transformula.compiler.driver import compile_graph
 from transformula.compiler.pipeline import Stage
 
 BERT, PAIR = zoo.BERT, zoo.PAIR
+POOLED = """
+spec pooled extends sbert
+
+objective fit of SentenceBert(wanted[batch] as labels) → loss = mean[batch]((sum[d](sentence_embedding) - wanted)²)
+"""
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mlm": ("bert", "BertForMaskedLM", BERT),
     "nsp": ("bert", "BertForNextSentencePrediction", BERT),
     "pretraining": ("bert", "BertForPreTraining", BERT),
     "tagging": ("bert", "BertForTokenClassification", BERT),
     "answering": ("bert", "BertForQuestionAnswering", {**BERT, "label": 2}),
+    "pooled": (POOLED, "SentenceBert", {**BERT, "pool_tokens": "mean"}),
     "electra": ("electra", "ElectraForPreTraining", {**BERT, "emb": 6}),
     "albert": ("albert", "AlbertForPreTraining", {**BERT, "emb": 6, "layers": 4, "groups": 2, "inner": 2}),
     "roberta": ("roberta", "BertForMaskedLM", {**BERT, "segment": 1, "pad": 1}),
@@ -99,10 +105,10 @@ def by_weight(name: str, gradients: dict[str, Array]) -> dict[str, Array]:
     return {key: np.asarray(value) for key, value in found["assemble"](gradients, found["CHECKPOINT"]).items()}
 
 
-QUICK = ("mlm", "pretraining", "electra", "albert", "deberta", "gpt2", "llama", "t5")
+QUICK = ("mlm", "pretraining", "pooled", "electra", "albert", "deberta", "gpt2", "llama", "t5")
 
 
-def from_losses(text: str, stage: str, given: dict[str, Array]) -> float:
+def from_losses(text: str, stage: str, given: dict[str, Array], trained: bool = False) -> float:
     """How far a module's gradients of every entry of every result are from the reference's, relatively."""
     made = compile_graph(text) if text not in zoo.NAMES else zoo.whole(text).compiled
     graph = with_loss(without_stops(next(one.graph for one in made.stages if one.name == stage)))
@@ -111,8 +117,8 @@ def from_losses(text: str, stage: str, given: dict[str, Array]) -> float:
     found = zoo.module(Program(replace(made, gradients=(loss,), losses=()), "numpy").source)
     values = weight_values(made.formula)
     one = found["Model"](zoo.nested(made.formula, values), dtype="float64")
-    number, gradients = one._gradients_all({name: np.asarray(value) for name, value in given.items()})
-    right = evaluated(done, values, given)
+    number, gradients = one._gradients_all({k: np.asarray(v) for k, v in given.items()}, 0 if trained else None)
+    right = evaluated(done, values, given, trained)
     mine = found["weight_views"](gradients, found["CHECKPOINT"])
     gaps = [abs(number - float(right["loss"])) / max(1, abs(number))]
     for weight in graph.weights:
@@ -122,11 +128,52 @@ def from_losses(text: str, stage: str, given: dict[str, Array]) -> float:
     return float(max(gaps))
 
 
+RECURRENT = """
+spec recurrent
+config
+    vocab = 20
+    d = 3
+model M(tokens[seq] as input_ids) → y[d] = s[seq]
+    where s[0] = 0 * w
+          for t in seq:
+              s[t + 1] = tanh(s[t] @ W + w * E[vocab = tokens][seq = t])
+    weights E : [vocab, d]
+            W : [d → d]
+            w : [d]
+"""
+
+
+def test_a_recurrent_network() -> None:
+    """Weights inside a loop over a length: each text adds what its own steps do, and no more."""
+    graph = with_loss(compile_graph(RECURRENT).formula)
+    assert gap(graph, zoo.inputs("gpt")) < 1e-7
+    assert from_losses(RECURRENT, "formula", zoo.inputs("gpt")) < 1e-9
+
+
 @pytest.mark.parametrize("name", ["scan", "nested", "crossed", "pools", "shift", "kinds", "modules", "two"])
 def test_every_entry_of_every_result(name: str) -> None:
     """Loops over lengths and in loops, poolings, shifts, several texts: what no objective reads so."""
     for stage in ("formula", "recognise"):
         assert from_losses(name, stage, zoo.inputs(name)) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_dropout_draws_what_the_reference_draws(name: str) -> None:
+    """The same numbers forwards, by seed, site, step and place; and the same mask backwards."""
+    assert from_losses(name, "formula", zoo.inputs(name), trained=True) < 1e-9
+
+
+def test_dropout_of_some_rows() -> None:
+    """Of the last block one row is computed, and it drops what it would among all rows."""
+    (made,) = program("nsp", "numpy").compiled.gradients or ()
+    assert any(one.op == "random" and one.get("picked") is not None for one in made.graph.nodes())
+    given = labelled("nsp")
+    right = evaluated(made.graph, weight_values(made.graph), given, training=True)
+    loss, gradients = model("nsp").loss_and_gradients(**given, seed=0)
+    assert abs(loss - float(right["loss"])) < 1e-12
+    for weight, mine in by_weight("nsp", gradients).items():
+        np.testing.assert_allclose(mine, right[gradient_of(weight)], atol=1e-12, err_msg=weight)
+    assert abs(loss - model("nsp").loss_and_gradients(**given)[0]) > 1e-6
 
 
 def test_random_specs() -> None:
