@@ -93,7 +93,8 @@ def compile_graph(
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
     if chosen.definition.kind == "objective":
-        return _objective(module, made, chosen, results, without, only, until)
+        known_shows(chosen, made, shows)
+        return _objective(module, made, chosen, results, rows or {}, without, only, until)
     graph = wanted.wanted(lowered(module, made, chosen, known_shows(chosen, made, shows)), results, rows)
     return staged(module, made, graph, rows or {}, not shows, without, only, until)
 
@@ -103,13 +104,14 @@ def _objective(
     config: Config,
     entry: Entry,
     results: Sequence[str],
+    rows: Mapping[str, str],
     without: Sequence[str],
     only: Sequence[str] | None,
     until: str | None,
 ) -> Compiled:
     """An objective in its stages, from the inputs of its model; its loss as sums and counts, too."""
     graph, reason = selecting(module, config, entry)
-    stages, ledger = pipeline.run(wanted.wanted(graph, results), without, only, until)
+    stages, ledger = pipeline.run(wanted.wanted(graph, results, rows), without, only, until)
     if reason:
         ledger.refused("schedule", objectives.SUM, "parts of a batch add up, as sums and counts", reason)
     return Compiled(module, config, graph.name, stages, ledger)
