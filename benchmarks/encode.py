@@ -16,9 +16,7 @@ alone are over the rounds. A machine that others use drifts: trust the ratios, w
 import argparse
 import importlib.util
 import json
-import random
 import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -34,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.engines import ENGINES, Encode, transformula_numpy
 from benchmarks.handwritten import DK, HEADS, MiniLM
+from benchmarks.rounds import measure, summary
 from benchmarks.threads import use_threads
 from transformula.backends.numpy.kernels import cores
 
@@ -171,38 +170,6 @@ def full_contenders(engines: Engines, threads: int) -> tuple[dict[str, Contender
         encoders = made({"transformula numpy": transformula_numpy, **engines}, Path(place), threads)
     found: dict[str, Contender] = {"products alone": full_products()}
     return found | {name: partial(encode, ids, mask) for name, encode in encoders.items()}, mask
-
-
-def measure(
-    found: dict[str, Contender], runs: int, clock: Callable[[], float] = time.perf_counter
-) -> dict[str, list[float]]:
-    """Milliseconds of each contender in each round, after one round that is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in found}
-    for run in range(runs + 1):
-        for name in random.Random(run).sample(list(found), len(found)):
-            start = clock()
-            found[name]()
-            if run:
-                times[name].append((clock() - start) * 1e3)
-    return times
-
-
-def summary(times: dict[str, list[float]], results: dict[str, Array | None]) -> dict[str, dict[str, float]]:
-    """Median, fastest, slowest (ms), the median ratio to the products, the distance from the first result."""
-    base = times["products alone"]
-    hand = next((one for one in results.values() if one is not None), None)
-    table = {}
-    for name, mine in times.items():
-        result = results[name]
-        table[name] = {
-            "median": statistics.median(mine),
-            "min": min(mine),
-            "max": max(mine),
-            "ratio": statistics.median(a / b for a, b in zip(mine, base, strict=True)),
-        }
-        if result is not None and hand is not None:
-            table[name]["difference"] = float(np.abs(result - hand).max())
-    return table
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import transformula
-from benchmarks.encode import measure, summary
+from benchmarks.rounds import measure, summary
 from benchmarks.threads import use_threads
 from transformula.backends.numpy.kernels import cores
 

@@ -99,7 +99,8 @@ def compile_graph(
     made = Config(module, config or {}, _known(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
     if chosen.definition.kind == "objective":
-        return _objective(module, made, chosen, results, without, only, until)
+        known_shows(chosen, made, shows)
+        return _objective(module, made, chosen, results, rows or {}, without, only, until)
     if chosen.definition.kind == "corruption":  # its numbers decide draws: no pass may round them another way
         only_one = pipeline.Stage("formula", lowered(module, made, chosen))
         return Compiled(module, made, chosen.name, (only_one,), Ledger())
@@ -112,13 +113,14 @@ def _objective(
     config: Config,
     entry: Entry,
     results: Sequence[str],
+    rows: Mapping[str, str],
     without: Sequence[str],
     only: Sequence[str] | None,
     until: str | None,
 ) -> Compiled:
     """An objective in its stages, from the inputs of its model; its loss as sums and counts, too."""
     graph, reason = selecting(module, config, entry)
-    stages, ledger = pipeline.run(wanted.wanted(graph, results), without, only, until)
+    stages, ledger = pipeline.run(wanted.wanted(graph, results, rows), without, only, until)
     if reason:
         ledger.refused("schedule", objectives.SUM, "parts of a batch add up, as sums and counts", reason)
     return Compiled(module, config, graph.name, stages, ledger)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import decode, masks, passes
+from benchmarks import decode, masks, passes, train_step
 from tests.compiler import zoo
 from transformula.compiler.ir import Length
 from transformula.compiler.sizes import Sizes
@@ -69,3 +69,14 @@ def test_decoding_is_measured_for_all_who_are_here(model: str, tmp_path: Path) -
     assert all(seconds > 0 for times in found.values() for seconds in times)
     weights, size = decode.matrices(job)
     assert size == 4 * sum(one.size for one in weights)
+
+
+@pytest.mark.slow
+def test_a_training_step_of_each_contender_begins_alike() -> None:
+    """All foretell as well as chance does, and better after some steps on one batch."""
+    found = train_step.contenders(False, 2, 16)
+    for name, step in found.items():
+        if name != "products alone":
+            losses = [float(step()) for _ in range(4)]
+            assert abs(losses[0] - np.log(train_step.VOCAB)) < 0.5
+            assert losses[-1] < losses[0]

@@ -1,7 +1,8 @@
 """Passes that a backend carries out while it writes: here they are only switched on, so that each can be left out.
 
 unpad: token-wise work runs on the packed real tokens of many examples, attention per example. Precondition: two lengths
-of one example meet in attention only; else one example is computed at a time (the ledger says so).
+of one example meet in attention only; else one example is computed at a time (the ledger says so). Objectives that are
+modules of their own are computed over padded batches.
 
 schedule: a value is written into memory whose last reader has been, and over its argument where that is dead.
 Precondition: the reader is the last one, views of the memory included.
@@ -20,6 +21,9 @@ def planned(name: str) -> Callable[[Graph, Ledger], Graph]:
     """The pass that switches `name` on."""
 
     def run(graph: Graph, ledger: Ledger) -> Graph:
+        if name == "unpad" and graph.selects:
+            ledger.refused(name, name, "token-wise work runs on packed rows", "an objective is over a whole batch")
+            return graph
         return replace(graph, plan=graph.plan | {name})
 
     return run

@@ -96,7 +96,7 @@ def _free(axis: Axis) -> Axis:
 
 def _leaking(one: Node) -> Node:
     """mean[seq](x) = Σ x * real / Σ real, which is right but for NaN where `real` is 0."""
-    if one.op != "reduce" or one["reduction"] != "mean" or not one["over"][0].ragged or len(one.args) > 1:
+    if one.op != "reduce" or one["reduction"] != "mean" or not one["over"][0].counted or len(one.args) > 1:
         return one
     axis = one["over"][0]
     free, other = _free(axis), Axis(axis.name, axis.size, axis.owner, 78)

@@ -212,13 +212,15 @@ def test_what_stands_on_a_model_that_is_made_anew_stays() -> None:
     assert loss.entry == "tagging"
 
 
-def test_an_objective_of_a_model_with_weights_begins_with_its_results() -> None:
+def test_an_objective_of_a_model_with_weights_is_a_function_of_its_results_and_of_its_inputs() -> None:
+    """Beside the model it begins with the results, by itself with the inputs."""
     text = BASE + "objective far of Net(goal[batch, d]) → loss = mean[batch, d]((first - goal)²)\n"
     check(text)
     graph = compile_graph(text, entry="far", until="formula").formula
-    assert [one.name for one in graph.inputs] == ["first", "goal"]
+    assert [one.name for one in graph.inputs] == ["inputs", "shift", "goal"]
     (loss,) = compile_graph(text, entry="Net", until="formula").losses
     assert loss.entry == "far"
+    assert [one.name for one in loss.formula.inputs] == ["first", "goal"]
 
 
 def test_a_changed_model_has_other_inputs_in_all_heads() -> None:

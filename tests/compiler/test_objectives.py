@@ -13,6 +13,7 @@ from transformula.compiler.cost import costs
 from transformula.compiler.driver import compile_graph
 from transformula.compiler.ir import Graph, Node
 from transformula.compiler.sizes import Sizes
+from transformula.grammar.diagnostics import TransformulaError
 
 SPEC = """\
 from functions import nll, shift
@@ -211,3 +212,12 @@ def test_a_short_axis_stays_as_it_is() -> None:
     made = compile_graph(SPEC.format(objective=MARKED), entry="o", settings={"wide": 30})
     (line,) = [line for line in made.ledger.lines if line.rule == "chunk"]
     assert "no larger" in line.reason
+
+
+def test_what_an_objective_is_asked_for() -> None:
+    """Some of its results; it has none on demand, and its loss has no rows."""
+    text = SPEC.format(objective=MARKED)
+    assert [out.name for out in compile_graph(text, entry="o", results=["loss"]).graph.outputs] == ["loss"]
+    for more in ({"shows": ["hidden_states"]}, {"rows": {"loss": "last"}}, {"results": ["logits"]}):
+        with pytest.raises(TransformulaError):
+            compile_graph(text, entry="o", **more)
