@@ -23,6 +23,8 @@ have a fast form; one that has none expands the kernel back into the core.
     running_sum    x                           axis, loop    at each entry the sum up to it, hidden ones included
     gelu_slope, gelu_tanh_slope, silu_slope    x             the derivative of the meaning at x
     softmax_slope  g, y                        axis          y (g - Σ y g): what flows back through y = softmax(x)
+    product_cross_entropy_slope   g, x, table, bias?, label   axis, width, smoothing, to: what flows back to the part
+                                                        that `to` names
     layer_norm_slope, rms_norm_slope   g, x    axis, eps     what flows back through the norm of x, gain and shift aside
 
 `first` and `stop` are whole numbers of each row: it sees the keys first ≤ j < stop of which `see` holds (any of these
@@ -276,6 +278,22 @@ def _softmax_slope(at: Parts, one: Node) -> Node:
     return ir.apply("*", y, ir.apply("-", g, ir.where(seen, ir.total((y, g), (axis,)), number(0))))
 
 
+def _product_cross_entropy_slope(at: Parts, one: Node) -> Node:
+    """h = g (softmax(z) - what the label says), z = x · table + bias; then h · table, x · h, and the sum of h."""
+    x, label, g, axis, width, spread = at["x"], at["label"], at["g"], one["axis"], one["width"], one["smoothing"]
+    logits = ir.contract(x, at["table"], (width,))
+    logits = ir.apply("+", logits, at["bias"]) if "bias" in at else logits
+    h = ir.apply("*", make("softmax", {"x": logits}, logits.axes, axis=axis), g)
+    own = ir.apply("*", number(1 - spread), g) if spread else g
+    own = ir.widen_to(own, (a for a in (*x.axes, *label.axes) if a != width))
+    h = ir.apply("-", h, ir.scatter(own, {axis: label}, (axis, *own.axes)))
+    if spread:
+        h = ir.apply("-", h, ir.apply("*", ir.apply("/", number(spread), ir.size(axis)), g))
+    others = {"x": (h, at["table"]), "table": (h, x), "bias": (h,)}[one["to"]]
+    gone = [a for a in ir.union(others) if a not in at[one["to"]].axes]
+    return ir.total(others, gone) if gone else h
+
+
 def _norm_slope(at: Parts, one: Node) -> Node:
     """(g - mean g - y mean(g y)) / σ for y = (x - μ) / σ; of rms_norm without the means of x and g."""
     g, axis = at["g"], one["axis"]
@@ -313,6 +331,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel("gelu_tanh_slope", _gelu_tanh_slope),
         Kernel("silu_slope", _silu_slope),
         Kernel("softmax_slope", _softmax_slope),
+        Kernel("product_cross_entropy_slope", _product_cross_entropy_slope),
         Kernel("layer_norm_slope", _norm_slope),
         Kernel("rms_norm_slope", _norm_slope),
     )

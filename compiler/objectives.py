@@ -131,7 +131,7 @@ def with_counts(graph: Graph) -> tuple[Graph, str]:
     if graph.batch is not None or any(out.name in (SUM, COUNT) for out in graph.outputs):
         return graph, ""
     loss = graph.outputs[0]
-    batch = _batch_of(graph)
+    batch = batch_of(graph)
     found, reason = terms(loss.node, batch)
     if reason:
         return graph, reason
@@ -142,7 +142,7 @@ def with_counts(graph: Graph) -> tuple[Graph, str]:
     return replace(graph, outputs=(*graph.outputs, Output(SUM, total, (axis,)), Output(COUNT, count, (axis,)))), ""
 
 
-def _batch_of(graph: Graph) -> Axis:
+def batch_of(graph: Graph) -> Axis:
     """The examples of an objective."""
     if graph.groups is not None:
         return graph.groups[0]

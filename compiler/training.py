@@ -17,19 +17,27 @@ from .cost import flops
 from .differentiation import GRADIENT, differentiate
 from .ir import Graph, Input, Node
 from .ledger import Ledger
+from .objectives import COUNT, batch_of, terms
 from .verify import verify
 
 if TYPE_CHECKING:
     from .driver import Compiled
 
-PASSES = ("simplify", "recognise", "push_picks")
+PASSES = ("simplify", "recognise", "push_picks", "chunk")
 """The passes that run before a loss is differentiated: the others speak of how weights are kept."""
 DIFFERENTIATE = "differentiate"
+TOTALS = "loss_totals"
+"""The input of a differentiated objective with the count of each term of its loss, over all parts of a batch."""
 DOES = "the gradients of the loss by all weights: reverse mode, one rule for each operation"
 
 
 def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
-    """Each objective of a model as a function of inputs and labels, differentiated by all weights that it reads."""
+    """Each objective of a model as a function of inputs and labels, differentiated by all weights that it reads.
+
+    Of an objective that was compiled by itself that one alone, in terms of `TOTALS`.
+    """
+    if made.kind == "objective":
+        return (_differentiated(made, totalled(without_dropout(made.formula))),)
     found = []
     for loss in made.losses:
         if made.formula.each:
@@ -37,13 +45,50 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
             made.ledger.refused(DIFFERENTIATE, "reverse_mode", f"the gradients of {loss.entry}", told)
             continue
         graph = composed(made.formula, loss.formula)
-        stages, ledger = pipeline.run(graph, only=PASSES)
-        forward = stages[-1].graph
-        done = differentiate(forward)
-        verify(done)
-        _told(ledger, forward, done)
-        found.append(replace(loss, stages=(*stages, pipeline.Stage(DIFFERENTIATE, done)), ledger=ledger))
+        found.append(_differentiated(loss, replace(graph, selects=True)))
     return tuple(found)
+
+
+def without_dropout(graph: Graph) -> Graph:
+    """The graph with nothing dropped; `stop` stays, which says where gradients end."""
+
+    def change(one: Node) -> Node:
+        return one.args[0] if one.op == "random" and one["draw"] == "dropout" else one
+
+    return graph.rewrite(change)
+
+
+def _differentiated(loss: Compiled, graph: Graph) -> Compiled:
+    """The objective with the stages up to its gradients."""
+    stages, ledger = pipeline.run(graph, only=PASSES)
+    forward = stages[-1].graph
+    done = differentiate(forward)
+    verify(done)
+    _told(ledger, forward, done)
+    return replace(loss, stages=(*stages, pipeline.Stage(DIFFERENTIATE, done)), ledger=ledger)
+
+
+def totalled(graph: Graph) -> Graph:
+    """The loss alone, as Σ sum / total: the totals are an input, by default the counts of the batch itself.
+
+    A part of a batch that is given the totals of the whole has its share of the loss, and of the gradient. A loss that
+    is no sum over examples stays what it is.
+    """
+    loss = graph.outputs[0]
+    counts = next((out for out in graph.outputs if out.name == COUNT), None)
+    found, reason = terms(loss.node, batch_of(graph)) if counts else ([], "no sum")
+    if counts is None or reason:
+        return replace(graph, outputs=(loss,))
+    (axis,) = counts.axes
+    given = ir.input_(TOTALS, (axis,), "real", counts.node)
+    made = ir.const(0)
+    for place, term in enumerate(found):
+        total = ir.pick(given, {axis: ir.const(place)})
+        divisor = ir.where(ir.apply("<", ir.const(0), total), total, ir.const(1))
+        share = term.sum if term.count is None else ir.apply("/", term.sum, divisor)
+        made = share if not place else ir.apply("+", made, share)
+    row = Input(TOTALS, TOTALS, (axis,), "real", False)
+    return replace(graph, outputs=(replace(loss, node=made),), inputs=(*graph.inputs, row))
 
 
 def composed(model: Graph, loss: Graph) -> Graph:

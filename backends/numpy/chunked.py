@@ -5,8 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .kernels import BLOCK
+
 LOGITS = 1 << 22
 """So many logits are made at a time."""
+KEPT_LOGITS = 1 << 24
+"""So many with their slopes: each piece adds up a gradient of the whole table."""
 
 
 def product_cross_entropy(
@@ -39,4 +43,60 @@ def product_cross_entropy(
         z -= top
         np.exp(z, out=z)
         loss[part] = np.log(z.sum(axis=1)) + (top[:, 0] - aim)
+    return loss
+
+
+def product_cross_entropy_slope(
+    x: NDArray[Any],
+    table: NDArray[Any],
+    bias: NDArray[Any] | None,
+    label: NDArray[Any],
+    g: NDArray[Any],
+    smoothing: float = 0.0,
+    most: int = 0,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """(loss of each row, what flows to x, to the table, to the bias) where g[row] flows to the loss, in pieces."""
+    count = table.shape[0]
+    step = max(1, (most or KEPT_LOGITS) // max(1, count))
+    loss, of_x = np.empty(len(x), x.dtype), np.empty_like(x)
+    of_table, of_bias = np.zeros(table.shape, x.dtype), np.zeros(count, x.dtype)
+    room = np.empty((min(step, len(x)), count), x.dtype)
+    for first in range(0, len(x), step):
+        part = slice(first, first + step)
+        z = np.matmul(x[part], table.T, out=room[: len(x) - first])
+        several = max(1, BLOCK // max(1, count))
+        for start in range(0, len(z), several):
+            some = slice(first + start, first + min(start + several, len(z)))
+            loss[some] = loss_to_slope(z[start : start + several], bias, label[some], g[some], smoothing)
+        np.matmul(z, table, out=of_x[part])
+        if first:
+            of_table += np.matmul(z.T, x[part])
+        else:
+            np.matmul(z.T, x[part], out=of_table)
+        of_bias += z.sum(axis=0)
+    return loss, of_x, of_table, of_bias
+
+
+def loss_to_slope(
+    z: NDArray[Any], bias: NDArray[Any] | None, label: NDArray[Any], g: NDArray[Any], smoothing: float
+) -> NDArray[Any]:
+    """The cross-entropy of logits z + bias; z := what flows to them, g (softmax - what the label says)."""
+    count = z.shape[1]
+    if bias is not None:
+        z += bias
+    own = label.astype(np.intp)
+    there = (own >= 0) & (own < count)
+    rows, own = np.arange(len(z)), np.where(there, own, 0)
+    aim = np.where(there, z[rows, own], np.nan)
+    if smoothing:
+        aim = (1 - smoothing) * aim + smoothing * z.mean(axis=1)
+    top = z.max(axis=1, keepdims=True)
+    z -= top
+    np.exp(z, out=z)
+    total = z.sum(axis=1)
+    z *= (g / total)[:, None]
+    z[rows, own] -= np.where(there, (1 - smoothing) * g, 0)
+    if smoothing:
+        z -= (smoothing / count) * g[:, None]
+    loss: NDArray[Any] = np.log(total) + (top[:, 0] - aim)
     return loss

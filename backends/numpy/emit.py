@@ -41,7 +41,7 @@ METHODS = (
     *("begin", "step", "decoder", "generate", "stream", "generation"),
     *("weights", "tensors", "refresh", "loss_and_gradients"),
 )
-CALL = ("given", "wanted", "others", "outputs", "loss", "found", "groups")
+CALL = ("given", "wanted", "others", "outputs", "loss", "found", "groups", "totals")
 PACKED = ("pack", "run_parallel", "split_examples", "rows_of", "chunk_rows", "keep", "finished")
 
 
@@ -221,6 +221,8 @@ class CallNames:
         self.arguments += [f"{self.python[one]}: Any = None" for one in optional]
         self.of_loss = [*self.arguments, "seed: int | None = None", *self.others]
         self.arguments += [f"{SEED}: int = 0"] if draws(graph) else []
+        if graph.batch is None:  # an objective
+            self.of_loss = [*self.arguments, "totals: Any = None", *self.others]
         self.arguments += ["outputs: Sequence[str] | None = None", *self.others]
 
     def given(self) -> list[str]:
@@ -269,6 +271,7 @@ def _fill(compiled: Compiled, parts: Written) -> str:
         call_doc="Results by name, for a batch padded on either side; `outputs` chooses some of them.",
         prepare=parts.prepare,
         gradients=back.call() if back.methods else "",
+        gradients_doc=back.doc,
         gradients_signature=border_text.header(
             "loss_and_gradients", called.of_loss, "tuple[float, dict[str, NDArray[Any]]]"
         ),

@@ -11,23 +11,25 @@ from dataclasses import replace
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Length, Node, reduce, widen_to
-from . import loops
+from . import loops, pieces
 from .einsum import LETTERS
 from .literals import number
-from .losses import Dims, LossWriter
+from .losses import Dims
 from .mangling import Names
+from .selecting import Selecting
 from .values import Unsupported, Value, aligned, transposed
 
 POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu", "gelu_slope", "gelu_tanh_slope", "silu_slope")
 ALONG = ("softmax", "softmax_slope", "layer_norm", "layer_norm_slope", "rms_norm", "rms_norm_slope")
 
 
-class GradientWriter(LossWriter):
+class GradientWriter(Selecting):
     """Writes a loss and its gradients, from the inputs of a model on."""
 
     def __init__(self, graph: Graph, names: Names, lengths: dict[str, str]) -> None:
         super().__init__(graph, names, lengths)
         self.changing: set[str] = set()  # the variables of loops
+        self.pieces: dict[Node, Value] = {}  # losses of products and their slopes, which are made together
 
     def start_state(self, one: Node, slot: int, name: str, first: Value) -> Value:
         found = super().start_state(one, slot, name, first)
@@ -89,7 +91,7 @@ class GradientWriter(LossWriter):
 
     def _map(self, one: Node) -> Value:
         if one["fn"] == "where" and one.args[0].op == "visible" and _is_zero(one.args[2]):
-            return self._within(self.real(self.value(one.args[1])), one.args[0]["axis"], "seen")
+            return self.within(self.real(self.value(one.args[1])), one.args[0]["axis"], "seen")
         if one["fn"] in ("+", "-") and one.args[1].op == "scatter" and self.readers.get(one.args[1], 0) <= 1:
             found = self._added_at(one)
             if found is not None:
@@ -114,7 +116,7 @@ class GradientWriter(LossWriter):
             return None
         return Value(f"add_at({into.text}, {added}, {texts})", "", into.dims, owned=True)
 
-    def _within(self, value: Value, axis: Axis, relation: str) -> Value:
+    def within(self, value: Value, axis: Axis, relation: str) -> Value:
         """The value with 0 where an entry of a length does not exist, or may not be seen."""
         assert axis.owner is not None
         missing = tuple(a for a in (axis.owner, axis) if a not in value.dims)
@@ -163,6 +165,9 @@ class GradientWriter(LossWriter):
     def _kernel(self, one: Node) -> Value:
         """A meaning in place, on a copy; its fast forms are those of slopes.py, kernels.py and rowwise.py."""
         name, at = one["name"], kernel_table.parts(one)
+        if name in pieces.NAMES:
+            found = pieces.write(self, one)
+            return super()._kernel(one) if found is None else found
         if name in POINTWISE and "bias" not in at:
             value = self.real(self.value(at["x"]))
             self.need(name)
@@ -234,7 +239,7 @@ class GradientWriter(LossWriter):
             if axis.counted and known and (axis in over or axis.owner in over):
                 both = [axis.owner, axis]
                 at = min(range(len(values)), key=lambda i: (not set(both) <= set(values[i].dims), len(values[i].dims)))
-                values[at] = self._within(values[at], axis, relation)
+                values[at] = self.within(values[at], axis, relation)
         values = [self._alone(values, at, over) for at in range(len(values))]
         if len(values) == 1:
             return values[0]

@@ -77,6 +77,18 @@ def add_gradient(into: Any, gradient: Any) -> None:
         into += gradient
 
 
+def checked_totals(totals: Any, terms: int, dtype: Any) -> dict[str, NDArray[Any]]:
+    """The input with the count of each term of a loss over all parts of a batch, if it is given."""
+    if totals is None:
+        return {}
+    if not terms:
+        raise ValueError("totals: this loss is no sum over examples, so its batch cannot be cut into parts")
+    found = np.atleast_1d(np.asarray(totals, dtype))
+    if found.shape != (terms,) or not np.isfinite(found).all():
+        raise ValueError(f"totals should be {terms} numbers, the sum of loss_count over all parts of the batch")
+    return {"loss_totals": found}
+
+
 def if_any_not(there: NDArray[np.bool_]) -> Relation2:
     """The relation, None where it holds everywhere."""
     return None if there.all() else there

@@ -12,7 +12,7 @@ from typing import TypeVar
 from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
 from ..limits import mask_rows
-from ..objectives import loss_rows
+from ..objectives import SEED, loss_rows, over_batch
 from . import border_text, copying
 from .border import LossRow
 from .examples import bind_input
@@ -23,7 +23,7 @@ from .writer import Writer
 NEEDS = ("chosen_loss",)
 LOCALS = (
     *("self", "given", "results", "count", "visible", "rows", "columns", "width"),
-    *("weights", "loss", "gradients", "into", "seed"),
+    *("weights", "loss", "gradients", "into", "groups", SEED),
 )
 
 Dims = tuple[Axis, ...]
@@ -79,20 +79,33 @@ def begun(compiled: Compiled, graph: Graph, kind: type[W], roots: Sequence[Node]
     names = Names((*copying.names(), *LOCALS))
     lengths: dict[str, str] = {}
     for one in graph.inputs:
-        for axis in one.axes:
-            if isinstance(axis.size, Length) and axis.owner is not None and axis.size.name not in lengths:
-                text = lengths[axis.size.name] = names.fresh(axis.size.name)
+        for length in border_text.lengths_of(graph, one):
+            if length not in lengths:
+                text = lengths[length] = names.fresh(length)
                 for prefix in ("visible", "count", "places", "shape", "exists", "seen"):
                     names.fresh(f"{prefix}_{text}")
     writer = kind(graph, names, lengths)
     writer.indent = 2
-    writer.write(f'count = len(given["{graph.inputs[0].name}"])')
+    batch = over_batch(graph).batch
+    first = next((one for one in graph.inputs if batch in one.axes and one.required), graph.inputs[0])
+    writer.write(f'count = len(given["{first.name}"])')
     for length, text in lengths.items():
         length_lines(writer, compiled.formula, graph, length, text)
         writer.begin_length(text)
+    begin_groups(writer)
     _bind(writer, graph, lengths)
     writer.body(roots or graph.roots)
     return writer
+
+
+def begin_groups(writer: LossWriter) -> None:
+    """Where an example is several texts, they are a length of which all is there."""
+    if writer.graph.groups is not None:
+        each = writer.graph.groups[1]
+        text = writer.length_texts[str(each.size)] = writer.names.fresh(str(each))
+        writer.write(f"{text}, count_{text} = groups[1], np.full(groups[0], groups[1])")
+        writer.write(f"visible_{text} = np.ones(groups, np.bool_)")
+        writer.begin_length(text)
 
 
 def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
@@ -115,7 +128,7 @@ def _bind(writer: LossWriter, graph: Graph, lengths: dict[str, str]) -> None:
     for node in walk_all(graph.roots):
         if node.op == "input":
             name = str(node["name"])
-            text, moved = writer.names.name(name, spoken[name]), _moved(name, node, lengths)
+            text, moved = writer.names.name(name, spoken[name]), _moved(writer.graph, name, node, lengths)
             if node.args:  # its default stands in where it is not given
                 writer.write(f'{text} = {moved} if "{name}" in given else None')
                 bind_input(writer, node, text, ("", node.axes))
@@ -147,9 +160,10 @@ def _length_of(graph: Graph, name: str) -> str:
     return border_text.lengths_of(graph, one)[0]
 
 
-def _moved(name: str, node: Node, lengths: dict[str, str]) -> str:
+def _moved(graph: Graph, name: str, node: Node, lengths: dict[str, str]) -> str:
     """An input with each example moved to the left along its length."""
-    ragged = [(at, axis) for at, axis in enumerate(node.axes) if axis.ragged and axis.owner is not None]
+    apart = graph.groups or ()
+    ragged = [(at, axis) for at, axis in enumerate(node.axes) if axis.counted and axis not in apart]
     if not ragged:
         return f'given["{name}"]'
     (at, axis), *more = ragged

@@ -14,60 +14,22 @@ from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
 from ..objectives import SEED, draws, label_rows, over_batch
 from . import border_text, copying, examples
-from .losses import LossWriter, length_lines
+from .losses import begin_groups, length_lines
 from .mangling import Names
 from .parameters import Parameters
-from .values import Unsupported, Value, aligned, transposed
+from .selecting import Selecting
+from .values import Unsupported, Value, transposed
 
 NEEDS = ("check_labels", "put_back")
 LOCALS = ("self", "given", "wanted", "results", "count", "groups", "positions", SEED)
 
 
-class ObjectiveWriter(LossWriter):
+class ObjectiveWriter(Selecting):
     """Writes a function of a whole batch with parameters of its own."""
 
     def __init__(self, graph: Graph, names: Names, lengths: dict[str, str], parameters: Parameters) -> None:
         super().__init__(graph, names, lengths)
         self.parameters = parameters
-        self.chosen_places: dict[tuple[Node, Axis], dict[Axis, str]] = {}
-
-    def size(self, axis: Axis) -> str:
-        if axis in self.sizes:
-            return self.sizes[axis]
-        if axis.ragged and axis.owner is None and axis.size != over_batch(self.graph).batch.size:  # type: ignore[union-attr]
-            return "groups[0]"
-        return super().size(axis)
-
-    def _size(self, one: Node) -> Value:
-        if one["axis"].owner is None:
-            return Value(self.size(one["axis"]), "", (), wide=True, number=True)
-        return super()._size(one)
-
-    def _selected(self, one: Node) -> Value:
-        """The places where a condition holds: examples and places in them."""
-        key = one.args[0], one["into"]
-        if key not in self.chosen_places:
-            among = one["among"]
-            tests = [*self.visible(among, "", among), aligned(self.value(one.args[0]), "", among)]
-            sizes = ", ".join(self.size(axis) for axis in among)
-            names = [self.names.fresh(f"row_{axis}") for axis in among]
-            self.explain(one)
-            self.write(f"{', '.join(names)} = np.nonzero(np.broadcast_to({' & '.join(tests)}, ({sizes})))")
-            self.chosen_places[key] = dict(zip(among, names, strict=True))
-            self.sizes[one["into"]] = f"len({names[0]})"
-        if one["axis"] is None:
-            return Value(f"np.ones({self.sizes[one['into']]}, np.bool_)", "", (one["into"],), wide=True)
-        return Value(self.chosen_places[key][one["axis"]], "", (one["into"],), wide=True)
-
-    def _pick(self, one: Node) -> Value:
-        """Selected places surely exist."""
-        if not all(arg.op == "selected" for arg in one.args[1:]):
-            return super()._pick(one)
-        base, places = self.value(one.args[0]), one.args[1:]
-        rest = tuple(axis for axis in base.dims if axis not in one["keys"])
-        base = transposed(base, (*one["keys"], *rest))
-        at = ", ".join(self.value(place).text for place in places)
-        return Value(f"{base.wrapped}[{at}]", "", (places[0]["into"], *rest), owned=True, wide=base.wide)
 
     def _kernel(self, one: Node) -> Value:
         """The cross-entropy of products of rows is made in pieces."""
@@ -93,21 +55,6 @@ class ObjectiveWriter(LossWriter):
 
     def _position(self, one: Node) -> Value:
         return Value("positions", "", one.axes, wide=True)
-
-    def _random(self, one: Node) -> Value:
-        if one["draw"] == "dropout":
-            return super()._random(one)
-        axes = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
-        steps = "".join(f"@{{{self.counters[ident]}}}" for ident in sorted(one.free))
-        site = one["site"].replace("{", "{{").replace("}", "}}") if steps else one["site"]
-        sizes = ", ".join(self.size(axis) for axis in axes)
-        u = f"uniform({SEED}, {'f' if steps else ''}{site + steps!r}, ({sizes},))"
-        given = ", ".join(f"np.asarray({aligned(self.value(arg), '', axes)}, float)" for arg in one.args)
-        self.need("uniform", "draw")
-        kept = tuple(axis for axis in axes if one["draw"] != "sample" or axis != one["axis"])
-        wide = one["draw"] in ("sample", "randint")
-        text = f'draw("{one["draw"]}", [{given}], {u})' + (".astype(np.intp)" if wide else "")
-        return Value(text, "", kept, owned=True, wide=wide or one.kind == "bool")
 
 
 @dataclass
@@ -136,18 +83,13 @@ def write(compiled: Compiled, names: Names, parameters: Parameters) -> Objective
     for length, text in lengths.items():
         length_lines(writer, compiled.graph, graph, length, text)
     _positions(writer, graph, lengths)
-    if graph.groups is not None:
-        text = lengths[str(graph.groups[1].size)] = names.fresh(str(graph.groups[1]))
-        writer.write(f"{text}, count_{text} = groups[1], np.full(groups[0], groups[1])")
-        writer.write(f"visible_{text} = np.ones(groups, np.bool_)")
+    begin_groups(writer)
     _bind(writer, graph, lengths)
     writer.body(graph.roots)
     for out in graph.outputs:
         writer.write(f'if "{out.name}" in wanted:')
         writer.write(f'    results["{out.name}"] = {_result(writer, graph, out.node, out.axes)}')
-    more = ["groups: tuple[int, int]"] if graph.groups else []
-    more += [f"{SEED}: int"] if draws(graph) else []
-    shown = ["self", "given: dict[str, NDArray[Any]]", "wanted: list[str]", *more]
+    shown = ["self", "given: dict[str, NDArray[Any]]", "wanted: list[str]", *typed(graph)]
     head = [
         *border_text.header("objective", shown, "dict[str, NDArray[Any]]"),
         '        """The formulas, over all examples of a batch."""',
@@ -159,10 +101,25 @@ def write(compiled: Compiled, names: Names, parameters: Parameters) -> Objective
 
 
 def _call(graph: Graph, formula: Graph) -> list[str]:
-    more = [*(["groups"] if graph.groups else []), *([SEED] if draws(graph) else [])]
+    checks = [f"        {line}" for line in checked(formula)]
+    return [*checks, f"        return self.objective({', '.join(['given', 'wanted', *further(graph)])})"]
+
+
+def checked(formula: Graph) -> list[str]:
+    """The lines of a call that look at its labels."""
     rows = tuple(label_rows(formula))
-    check = [f"        check_labels(given, INPUTS, MASKS, {rows!r})"] if rows else []
-    return [*check, f"        return self.objective({', '.join(['given', 'wanted', *more])})"]
+    return [f"check_labels(given, INPUTS, MASKS, {rows!r})"] if rows else []
+
+
+def further(graph: Graph) -> list[str]:
+    """What the method of an objective takes besides."""
+    return [*(["groups"] if graph.groups else []), *([SEED] if draws(graph) else [])]
+
+
+def typed(graph: Graph) -> list[str]:
+    """The same with types."""
+    types = {"groups": "tuple[int, int]", SEED: "int"}
+    return [f"{name}: {types[name]}" for name in further(graph)]
 
 
 def _positions(writer: ObjectiveWriter, graph: Graph, lengths: dict[str, str]) -> None:

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from ...compiler.differentiation import GRADIENT
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, Node, apply, const, index, state
+from ...compiler.training import TOTALS
 from ...grammar.diagnostics import error
-from . import border_text
+from . import border_text, objective
 from .gradient_writer import GradientWriter
 from .losses import Dims, begun
 from .mangling import comment, identifier
 from .values import Unsupported, transposed
 
-NEEDS = ("chosen_loss", "stored_zeros", "weight_views", "fill_weights", "add_gradient", "if_any_not")
+NEEDS = ("stored_zeros", "weight_views", "fill_weights", "add_gradient", "if_any_not", "AdamW")
 
 
 def method(name: str) -> str:
@@ -41,8 +42,8 @@ def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
             writer.write(f'add_gradient(into["{out.name.removeprefix(GRADIENT)}"], {text})')
     writer.write("return loss, gradients")
     result = "tuple[float, dict[str, NDArray[Any]]]"
-    arguments = ["self", "given: dict[str, NDArray[Any]]", "seed: int | None"]
-    head = border_text.header(method(loss.entry), arguments, result)
+    more = objective.typed(graph) if compiled.kind == "objective" else ["seed: int | None"]
+    head = border_text.header(method(loss.entry), ["self", "given: dict[str, NDArray[Any]]", *more], result)
     doc = f'        """The objective {comment(loss.entry, 60)} of a batch, and its gradients by stored names."""'
     ignored = 'with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):'
     lines = ["    " + line if line else "" for line in writer.lines]
@@ -90,9 +91,24 @@ class Gradients:
     methods: list[list[str]]
     needs: set[str]
     names: tuple[str, ...]
+    alone: Graph | None = None  # the formulas of an objective that is the module
+    terms: int = 0  # of its loss
+
+    @property
+    def doc(self) -> list[str]:
+        """What `loss_and_gradients` says of itself."""
+        if self.alone is None:
+            told = "With a seed dropout acts, by draws of this seed."
+            return [f"{told} ValueError where the labels of no objective are given."]
+        cut = "`totals`: the loss_count of all parts of a batch, where this is one of them; loss and gradients add up."
+        return ["Nothing is dropped out.", *([cut] if self.terms else [])]
 
     def call(self) -> list[str]:
-        """The last lines of `loss_and_gradients`: the method of the objective whose labels are given."""
+        """The last lines of `loss_and_gradients`: the method of the objective, that whose labels are given."""
+        if self.alone is not None:
+            given = ", ".join(["given", *objective.further(self.alone)])
+            totals = f"given |= checked_totals(totals, {self.terms}, self.dtype)"
+            return [*objective.checked(self.alone), totals, f"return self.{method(self.names[0])}({given})"]
         table = ", ".join(f'"{name}": self.{method(name)}' for name in self.names)
         return [f"objectives = {{{table}}}", "return objectives[loss[0]](given, seed)"]
 
@@ -118,4 +134,9 @@ def parts(compiled: Compiled) -> Gradients:
         refused = [line.reason for line in compiled.ledger.lines if line.pass_name == "differentiate"]
         told = refused[0] if refused else "the spec has no objective of it, or rows of its results were chosen"
         raise error("X992", f"`{compiled.entry}` has no loss with gradients: {told}")
-    return Gradients(methods, needs, tuple(names))
+    if compiled.gradients and compiled.kind == "objective":
+        graph = compiled.gradients[0].graph
+        terms = next((int(str(one.axes[0].size)) for one in graph.inputs if one.name == TOTALS), 0)
+        read = any(one.op == "input" and one["name"] == TOTALS for one in graph.nodes())
+        return Gradients(methods, {*needs, "checked_totals"}, tuple(names), compiled.formula, terms if read else 0)
+    return Gradients(methods, needs | {"chosen_loss"} if methods else needs, tuple(names))

@@ -1,6 +1,6 @@
 """Draws that depend on the seed, the site and the logical place of each entry alone; the emitter copies them.
 
-The numbers are those of compiler/draws.py: a hash of seed and site, stirred with each index in turn (splitmix64).
+The numbers are those of compiler/draws.py: seed and site, stirred with each index in turn (splitmix64).
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ def stirred(state: Tensor) -> Tensor:
 
 def drawn(seed: int, site: str, *index: Tensor) -> Tensor:
     """Numbers in (0, 1), one for each entry: of the seed, the site and the entry's own indices, which align."""
-    digest = hashlib.sha256(f"{seed}/{site}".encode()).digest()
+    digest = hashlib.sha256(site.encode()).digest()
     device = index[0].device if index else torch.device("cpu")
-    state = torch.tensor(int.from_bytes(digest[:8], "little", signed=True), device=device)
+    begun = (seed + 0x9E3779B97F4A7C15 + 2**63) % 2**64 - 2**63
+    state = stirred(torch.tensor(begun, device=device)) ^ int.from_bytes(digest[:8], "little", signed=True)
     for one in index:
         state = stirred(state + (one.long() + 1) * -0x61C8864680B583EB)
-    return (((stirred(state) >> 11) & 0x1FFFFFFFFFFFFF).double() + 0.5) / 2.0**53
+    return (((stirred(state) >> 12) & 0xFFFFFFFFFFFFF).double() + 0.5) / 2.0**52
 
 
 def sampled(logits: Tensor, u: Tensor) -> Tensor:

@@ -56,6 +56,17 @@ def _cross_entropy(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tupl
     yield "x", sub(made, ir.scatter(own, {axis: label}, ir.union((x, own))))
 
 
+def _product_cross_entropy(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
+    """The same of logits that are a product: all three slopes are made of the same pieces of it."""
+    if one["outside"] is not None:
+        label = at["label"]
+        g = chosen(ir.apply("and", ir.apply("<=", ZERO, label), ir.apply("<", label, ir.size(one["axis"]))), g)
+    kept = {name: one[name] for name in ("axis", "width", "smoothing")}
+    for role in ("x", "table", "bias"):
+        if role in at:
+            yield role, make("product_cross_entropy_slope", {"g": g, **at}, at[role].axes, to=role, **kept)
+
+
 def _norm(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
     """Through y = (x - μ) / σ, for g times the gain; the gain gets g y, the shift g."""
     axis, eps, name = one["axis"], one["eps"], one["name"]
@@ -99,6 +110,7 @@ SLOPES: dict[str, Slope] = {
     "log_softmax": _log_softmax,
     "logsumexp": _logsumexp,
     "cross_entropy": _cross_entropy,
+    "product_cross_entropy": _product_cross_entropy,
     "layer_norm": _norm,
     "rms_norm": _norm,
     "gelu": _activation,

@@ -228,6 +228,7 @@ RULES: dict[str, Rule] = {
     "keep": _nothing,
     "stored": _nothing,
     "rank": _nothing,
+    "selected": _nothing,
     "input": _nothing,
     "weight": _nothing,
     "const": _nothing,

@@ -26,6 +26,7 @@ from ..compiler.checkpoint import checkpoint_rows
 from ..compiler.config import Config
 from ..compiler.driver import Compiled, compile_graph, load_module, lowered
 from ..compiler.modules import Entry, Module, shipped
+from ..compiler.training import compile_gradients
 from ..grammar.diagnostics import did_you_mean, error
 from . import checkpoints
 from .batches import Batcher
@@ -224,8 +225,9 @@ def _weights(program: Program, origin: Origin, asked: Settings) -> Weights:
 
 def _program(asked: Settings, found: ModelFolder, objective: Entry) -> Program:
     left = passes_left_out(asked.backend)
-    made = compile_graph(found.module, found.config, objective.name, without=left)
-    return Program(proved(made), asked.backend)
+    made = proved(compile_graph(found.module, found.config, objective.name, without=left))
+    gradients = compile_gradients(made) if asked.backend == "numpy" else None  # a PyTorch module has autograd
+    return Program(replace(made, gradients=gradients), asked.backend)
 
 
 def _is_causal(base: Compiled) -> bool:

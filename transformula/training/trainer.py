@@ -106,6 +106,13 @@ class Job:
     tokens: Tokens
     progress: checkpoints.Progress
 
+    @property
+    def undropped(self) -> bool:
+        """Whether the config drops out something, and the backend does not."""
+        nodes = self.batcher.objective.formula.nodes() if self.asked.backend == "numpy" else []
+        rates = [one.args[1] for one in nodes if one.op == "random" and one["draw"] == "dropout"]
+        return any(rate.op != "const" or rate["value"] > 0 for rate in rates)
+
     def totals(self, parts: Sequence[Mapping[str, Array]]) -> Array:
         """The counts of each term of the loss over all parts of a batch; for a loss that is no sum, how many."""
         graph = self.batcher.objective.formula

@@ -1,0 +1,74 @@
+"""What an objective has beside the formulas of a model: rows where a condition holds, groups of texts, draws.
+
+Both writers of objectives have it, that of the loss (objective.py) and that of its gradients (gradient_writer.py).
+"""
+
+from __future__ import annotations
+
+from ...compiler.ir import Axis, Graph, Node
+from ..objectives import SEED, over_batch
+from .losses import LossWriter
+from .mangling import Names
+from .values import Value, aligned, transposed
+
+
+class Selecting(LossWriter):
+    """Writes a function of a whole batch that may look at some places of it alone."""
+
+    def __init__(self, graph: Graph, names: Names, lengths: dict[str, str]) -> None:
+        super().__init__(graph, names, lengths)
+        self.chosen_places: dict[tuple[Node, Axis], dict[Axis, str]] = {}
+
+    def size(self, axis: Axis) -> str:
+        if axis in self.sizes:
+            return self.sizes[axis]
+        grouped = self.graph.groups is not None and axis.ragged and axis.owner is None
+        if grouped and axis.size != over_batch(self.graph).batch.size:  # type: ignore[union-attr]
+            return "groups[0]"
+        return super().size(axis)
+
+    def _size(self, one: Node) -> Value:
+        if one["axis"].owner is None:
+            return Value(self.size(one["axis"]), "", (), wide=True, number=True)
+        return super()._size(one)
+
+    def _selected(self, one: Node) -> Value:
+        """The places where a condition holds: examples and places in them."""
+        key = one.args[0], one["into"]
+        if key not in self.chosen_places:
+            among = one["among"]
+            tests = [*self.visible(among, "", among), aligned(self.value(one.args[0]), "", among)]
+            sizes = ", ".join(self.size(axis) for axis in among)
+            names = [self.names.fresh(f"row_{axis}") for axis in among]
+            self.explain(one)
+            self.write(f"{', '.join(names)} = np.nonzero(np.broadcast_to({' & '.join(tests)}, ({sizes})))")
+            self.chosen_places[key] = dict(zip(among, names, strict=True))
+            self.sizes[one["into"]] = f"len({names[0]})"
+        if one["axis"] is None:
+            return Value(f"np.ones({self.sizes[one['into']]}, np.bool_)", "", (one["into"],), wide=True)
+        return Value(self.chosen_places[key][one["axis"]], "", (one["into"],), wide=True)
+
+    def _pick(self, one: Node) -> Value:
+        """Selected places surely exist."""
+        if not all(arg.op == "selected" for arg in one.args[1:]):
+            return super()._pick(one)
+        base, places = self.value(one.args[0]), one.args[1:]
+        rest = tuple(axis for axis in base.dims if axis not in one["keys"])
+        base = transposed(base, (*one["keys"], *rest))
+        at = ", ".join(self.value(place).text for place in places)
+        return Value(f"{base.wrapped}[{at}]", "", (places[0]["into"], *rest), owned=True, wide=base.wide)
+
+    def _random(self, one: Node) -> Value:
+        if one["draw"] == "dropout":
+            return super()._random(one)
+        axes = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
+        steps = "".join(f"@{{{self.counters[ident]}}}" for ident in sorted(one.free))
+        site = one["site"].replace("{", "{{").replace("}", "}}") if steps else one["site"]
+        sizes = ", ".join(self.size(axis) for axis in axes)
+        u = f"uniform({SEED}, {'f' if steps else ''}{site + steps!r}, ({sizes},))"
+        given = ", ".join(f"np.asarray({aligned(self.value(arg), '', axes)}, float)" for arg in one.args)
+        self.need("uniform", "draw")
+        kept = tuple(axis for axis in axes if one["draw"] != "sample" or axis != one["axis"])
+        wide = one["draw"] in ("sample", "randint")
+        text = f'draw("{one["draw"]}", [{given}], {u})' + (".astype(np.intp)" if wide else "")
+        return Value(text, "", kept, owned=True, wide=wide or one.kind == "bool")
