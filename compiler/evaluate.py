@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..grammar.diagnostics import InternalError
 from . import draws, ops
-from .ir import Axis, Length, Node, union, walk
+from .ir import Axis, Length, Node, drawing_order, union, walk
 from .reducing import REDUCE, bounded, settled
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -362,7 +362,7 @@ class Evaluator:
         So it does not matter in which order a formula came by its axes.
         """
         steps = [np.array([self._steps[ident][0]]) for ident in sorted(one.free)]
-        known = sorted(axes, key=lambda a: (a.owner is not None or isinstance(a.size, int), a.name, a.tag))
+        known = drawing_order(axes)
         places = [self.lengths.numbers.get(axis, self.extent(axis)) for axis in known]
         drawn = draws.uniform(self.seed, one["site"], (*steps, *places))
         return align(drawn.reshape(drawn.shape[len(steps) :]), known, axes)

@@ -17,6 +17,11 @@ def union(nodes: Iterable[Node]) -> tuple[Axis, ...]:
     return tuple(dict.fromkeys(axis for one in nodes for axis in one.axes))
 
 
+def drawing_order(axes: Iterable[Axis]) -> list[Axis]:
+    """The order in which the places of a draw's entries decide it: the examples, then axes by their names."""
+    return sorted(axes, key=lambda a: (a.owner is not None or isinstance(a.size, int), a.name, a.tag))
+
+
 def const(value: bool | int | float | Fraction) -> Node:
     """A number or truth value without axes; fractions stay exact."""
     if isinstance(value, bool):

@@ -16,6 +16,7 @@ from . import ir, pipeline
 from .cost import flops
 from .differentiation import GRADIENT, differentiate
 from .ir import Graph, Input, Node
+from .kernels import is_draw
 from .ledger import Ledger
 from .objectives import COUNT, batch_of, terms
 from .verify import verify
@@ -45,7 +46,8 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
             made.ledger.refused(DIFFERENTIATE, "reverse_mode", f"the gradients of {loss.entry}", told)
             continue
         graph = composed(made.formula, loss.formula)
-        found.append(_differentiated(loss, replace(graph, selects=True)))
+        drops = any(is_draw(one) for one in graph.nodes())  # a seed draws for all rows, or the rows that count do
+        found.append(_differentiated(loss, replace(graph, selects=not drops)))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler import kernels as kernel_table
-from ...compiler.ir import Axis, Graph, Length, Node, reduce, widen_to
+from ...compiler.ir import Axis, Graph, Length, Node, drawing_order, reduce, widen_to
 from . import loops, pieces
 from .einsum import LETTERS
 from .literals import number
@@ -145,7 +145,9 @@ class GradientWriter(Selecting):
         picked, axes = one.get("picked"), one.get("drawn") or one.axes
         steps = "".join(f"@{{{self.counters[loop]}}}" for loop in sorted(one.free))
         site = repr(str(one["site"])) + (f' + f"{steps}"' if steps else "")
-        numbers = f"drawn(seed, {site}, ({', '.join(self.size(axis) for axis in axes)},))"
+        known = drawing_order(axes)
+        turned = "" if known == list(axes) else f", {tuple(known.index(axis) for axis in axes)}"
+        numbers = f"drawn(seed, {site}, ({', '.join(self.size(axis) for axis in known)},){turned})"
         dims = one.axes
         if picked is not None:
             place = self.value(one.args[2])

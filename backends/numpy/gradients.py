@@ -121,9 +121,14 @@ def given_positions(
     return left_aligned(np.broadcast_to(given, shape), places, width)
 
 
-def drawn(seed: int | None, site: str, shape: Sequence[int]) -> NDArray[Any] | None:
-    """Numbers in (0, 1) of a site and a step, as the reference draws them; None where nothing is drawn."""
-    return None if seed is None else uniform(seed, site, shape)
+def drawn(seed: int | None, site: str, shape: Sequence[int], order: Sequence[int] = ()) -> NDArray[Any] | None:
+    """Numbers in (0, 1) of a site and a step, as the reference draws them, their dimensions in another order.
+
+    None where nothing is drawn."""
+    if seed is None:
+        return None
+    numbers = uniform(seed, site, shape)
+    return numbers.transpose(order) if order else numbers
 
 
 def drawn_rows(numbers: NDArray[Any] | None, order: Sequence[int], *index: NDArray[Any]) -> NDArray[Any] | None:

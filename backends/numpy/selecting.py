@@ -5,7 +5,7 @@ Both writers of objectives have it, that of the loss (objective.py) and that of 
 
 from __future__ import annotations
 
-from ...compiler.ir import Axis, Graph, Node
+from ...compiler.ir import Axis, Graph, Node, drawing_order
 from ..objectives import SEED, over_batch
 from .losses import LossWriter
 from .mangling import Names
@@ -64,8 +64,10 @@ class Selecting(LossWriter):
         axes = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
         steps = "".join(f"@{{{self.counters[ident]}}}" for ident in sorted(one.free))
         site = one["site"].replace("{", "{{").replace("}", "}}") if steps else one["site"]
-        sizes = ", ".join(self.size(axis) for axis in axes)
+        known = drawing_order(axes)
+        sizes = ", ".join(self.size(axis) for axis in known)
         u = f"uniform({SEED}, {'f' if steps else ''}{site + steps!r}, ({sizes},))"
+        u += "" if known == list(axes) else f".transpose({', '.join(str(known.index(axis)) for axis in axes)})"
         given = ", ".join(f"np.asarray({aligned(self.value(arg), '', axes)}, float)" for arg in one.args)
         self.need("uniform", "draw")
         kept = tuple(axis for axis in axes if one["draw"] != "sample" or axis != one["axis"])

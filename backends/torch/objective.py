@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...compiler.ir import Axis, Graph, Length, Node
+from ...compiler.ir import Axis, Graph, Length, Node, drawing_order
 from ..numpy.mangling import Names
 from ..numpy.values import Value, aligned, transposed
 from ..objectives import SEED
@@ -75,7 +75,7 @@ class ObjectiveWriter(TorchWriter):
             return super()._random(one)
         axes = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
         steps = "".join(f"@{{{self.counters[ident]}}}" for ident in sorted(one.free))
-        index = [aligned(self._index_along(axis), "", axes) for axis in axes]
+        index = [aligned(self._index_along(axis), "", axes) for axis in drawing_order(axes)]
         site = one["site"].replace("{", "{{").replace("}", "}}")
         self.need("drawn")
         u = f"drawn({SEED}, {'f' if steps else ''}{site + steps!r}, {', '.join(index)})"

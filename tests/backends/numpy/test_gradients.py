@@ -27,7 +27,7 @@ BERT, PAIR = zoo.BERT, zoo.PAIR
 POOLED = """
 spec pooled extends sbert
 
-objective fit of SentenceBert(wanted[batch] as labels) → loss = mean[batch]((sum[d](sentence_embedding) - wanted)²)
+objective fit of SentenceBert(wanted[batch] as labels) → loss = mean[batch]((sum[width](sentence_embedding) - wanted)²)
 """
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mlm": ("bert", "BertForMaskedLM", BERT),
