@@ -21,6 +21,10 @@ def arrays(seed: int, dtype: str = "float64", scale: float = 1.0) -> dict[str, A
     return {name: np.asarray(draw.normal(size=shape) * scale, dtype) for name, shape in SHAPES.items()}
 
 
+def one_of(draw: np.random.Generator, shape: Any) -> Any:
+    return draw.normal(size=shape) * 0.3
+
+
 def theirs(dtype: Any, decays: set[str], decay: float, **options: Any) -> tuple[dict[str, Any], torch.optim.Optimizer]:
     parameters = {name: torch.nn.Parameter(torch.from_numpy(one.copy())) for name, one in arrays(0, dtype).items()}
     groups = [
@@ -83,7 +87,7 @@ def test_a_module_holds_it_only_with_gradients() -> None:
     assert "loss_and_gradients" not in plain
     program = compile("bert", "numpy", entry="mlm", settings=zoo.BERT, gradients=True)
     found, draw = zoo.module(program.source), np.random.default_rng(0)
-    weights = {one.name: draw.normal(size=one.shape) * 0.3 for one in program.compiled.formula.weights}
+    weights = {one.name: one_of(draw, one.shape) for one in program.compiled.formula.weights}
     model = found["Model"](weights, dtype="float64")
     ids = draw.integers(1, 20, (4, 6))
     optimiser, losses = found["AdamW"](model.tensors, model.tensors), []
