@@ -92,7 +92,7 @@ def test_slopes_in_pieces_are_those_of_torch(most: int, smoothing: float) -> Non
     wanted = torch.nn.functional.cross_entropy(
         parts[0] @ parts[1].T + parts[2], torch.from_numpy(label), reduction="none", label_smoothing=smoothing
     )
-    (wanted * torch.from_numpy(g)).sum().backward()
+    (wanted * torch.from_numpy(g)).sum().backward()  # type: ignore[no-untyped-call]
     label[3] = -100
     loss, *slopes = product_cross_entropy_slope(x, table, bias, label, g, smoothing, most)
     assert np.isnan(loss).tolist() == [row == 3 for row in range(12)]
