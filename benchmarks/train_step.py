@@ -3,10 +3,11 @@
     python benchmarks/train_step.py --runs 9
     python benchmarks/train_step.py --compile               # transformers under torch.compile, too
 
-15 % of the tokens, out of 30522, are foretold. The generated module is what `transformula compile bert --entry mlm
---backend torch` writes; the step by hand has a head that sees the selected rows only; the products alone are those of
-that step, forward and backward. Every round runs each contender once, in a new order; the ratios to the products are
-taken round by round. All begin with random weights of the same size, without dropout, so their losses are alike.
+15 % of the tokens, out of 30522, are foretold. The generated modules are what `transformula compile bert --entry mlm`
+writes for `--backend torch`, and for `--backend numpy --gradients`; the step by hand has a head that sees the selected
+rows only; the products alone are those of that step, forward and backward. Every round runs each contender once, in a
+new order; the ratios to the products are taken round by round. All begin with random weights of the same size, without
+dropout, so their losses are alike.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import json
 import sys
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,35 @@ def generated() -> nn.Module:
     return module
 
 
+def numpy_step(ids: Array, labels: Array, threads: int | None) -> Callable[[], Array]:
+    """The step of the NumPy module, which has its gradients and its AdamW in its file."""
+    made = types.ModuleType("mlm")
+    program = transformula.compile("bert", "numpy", CONFIG, "mlm", gradients=True)
+    exec(compile(program.source, "<mlm>", "exec"), made.__dict__)
+    model = made.__dict__["Model"](_drawn(program.compiled.formula.weights), threads=threads)
+    optimiser = made.__dict__["AdamW"](model.tensors, threads=threads)
+
+    def run() -> Array:
+        loss, gradients = model.loss_and_gradients(input_ids=ids, labels=labels)
+        optimiser.update(gradients, 1e-4)
+        return np.asarray(loss)
+
+    return run
+
+
+def _drawn(weights: Iterable[Any]) -> dict[str, Array]:
+    """Weights as a model begins with: normal maps and tables, norms that change nothing."""
+    draw = np.random.default_rng(0)
+    return {one.name: _first(draw, one.name, [int(size) for size in one.shape]) for one in weights}
+
+
+def _first(draw: np.random.Generator, name: str, shape: list[int]) -> Array:
+    if name.endswith("γ"):
+        return np.ones(shape)
+    matrix = len(shape) > 1 and name.rpartition(".")[2][0] in "WESP"
+    return draw.normal(0, 0.02, shape) if matrix else np.zeros(shape)
+
+
 def theirs() -> nn.Module:
     """The library's model, with its fused attention."""
     from transformers import BertConfig, BertForMaskedLM
@@ -147,7 +177,9 @@ def step(model: nn.Module, loss: Callable[[], Tensor]) -> Callable[[], Array]:
     return run
 
 
-def contenders(compiled: bool, batch: int = BATCH, seq: int = SEQ) -> dict[str, Callable[[], Any]]:
+def contenders(
+    compiled: bool, batch: int = BATCH, seq: int = SEQ, threads: int | None = None
+) -> dict[str, Callable[[], Any]]:
     """Each contender's step."""
     ids, labels = texts(batch, seq)
     hand, ours, library = ByHand().train(), generated().train(), theirs().train()
@@ -155,6 +187,7 @@ def contenders(compiled: bool, batch: int = BATCH, seq: int = SEQ) -> dict[str, 
         "products alone": products(labels),
         "handwritten": step(hand, lambda: hand(ids, labels)),
         "transformula torch": step(ours, lambda: ours(input_ids=ids, labels=labels)["loss"]),
+        "transformula numpy": numpy_step(ids.numpy(), labels.numpy(), threads),
         "transformers sdpa": step(library, lambda: library(input_ids=ids, labels=labels).loss),
     }
     if compiled:
@@ -175,7 +208,7 @@ def main() -> None:
     chosen.threads = 1 if chosen.cpu else chosen.threads
     use_threads(chosen.threads)
     torch.manual_seed(0)
-    found = contenders(chosen.compile)
+    found = contenders(chosen.compile, threads=chosen.threads)
     results = {name: run() for name, run in found.items()}
     clock = time.process_time if chosen.cpu else time.perf_counter
     table = summary(measure(found, chosen.runs, clock), results)

@@ -48,13 +48,15 @@ class AdamW:
         norm = math.sqrt(sum(run_parallel(lambda own: sum(square_of(flat, one) for one in own), groups, self.threads)))
         share = min(1.0, self.clip / (norm + 1e-6)) if self.clip else 1.0
         self.count += 1
-
-        def change(own: Sequence[Span]) -> None:
-            for one in own:
-                self.change(flat, one, rate, share)
-
-        run_parallel(change, groups, self.threads)
+        run_parallel(lambda own: self.change_all(flat, own, rate, share), groups, self.threads)
         return norm
+
+    def change_all(
+        self, gradients: Mapping[str, NDArray[Any]], spans: Sequence[Span], rate: float, share: float
+    ) -> None:
+        """The step for several parts of arrays."""
+        for span in spans:
+            self.change(gradients, span, rate, share)
 
     def change(self, gradients: Mapping[str, NDArray[Any]], span: Span, rate: float, share: float) -> None:
         """The step for a few entries of one array."""

@@ -20,6 +20,7 @@ from .selecting import Selecting
 from .values import Unsupported, Value, aligned, transposed
 
 POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu", "gelu_slope", "gelu_tanh_slope", "silu_slope")
+ROLES = {"x", "g", "y", "see", "gain", "shift"}
 ALONG = ("softmax", "softmax_slope", "layer_norm", "layer_norm_slope", "rms_norm", "rms_norm_slope")
 
 
@@ -40,6 +41,11 @@ class GradientWriter(Selecting):
         """What stands for the entries that exist and that may be seen: None for all of them."""
         self.write(f"exists_{text} = if_any_not(np.arange({text}) < count_{text}[:, None])")
         self.write(f"seen_{text} = if_any_not(visible_{text})")
+
+    def settled(self, one: Node, found: Value) -> Value:
+        """What has another name, too, is still computed once."""
+        again = one.op == "rename" and self.readers.get(one, 0) > 1 and not found.text.isidentifier()
+        return self.assigned(one, found) if again and not found.number else super().settled(one, found)
 
     def copied(self, name: str) -> str:
         return name  # nothing here is overwritten
@@ -174,7 +180,9 @@ class GradientWriter(Selecting):
             value = self.real(self.value(at["x"]))
             self.need(name)
             return Value(f"{name}({self._fresh(value, value.dims)})", "", value.dims, owned=True)
-        if name in ALONG and set(at) <= {"x", "g", "y", "see"} and not (one["axis"].ragged and "norm" in name):
+        axis = one.get("axis")
+        plain = all(at[role].axes == (axis,) for role in ("gain", "shift") if role in at)
+        if name in ALONG and plain and set(at) <= ROLES and not (axis.ragged and "norm" in name):
             return self._along(one, at)
         return super()._kernel(one)
 
@@ -194,6 +202,8 @@ class GradientWriter(Selecting):
             texts.append(self._lifted(axis, "seen", dims) or "None")
             texts += [self.fit(self.value(at["see"]), "", dims)] if "see" in at else []
         else:
+            for role in ("gain", "shift"):
+                texts += [f"{role}={self.value(at[role]).text}"] if role in at else []
             texts.append(f"eps={number(one['eps'])}")
         self.need(name)
         return Value(f"{name}({', '.join(texts)})", "", dims, owned=True)
@@ -269,6 +279,12 @@ class GradientWriter(Selecting):
         return Value(text, "", dims, owned=True)
 
     def _scatter(self, one: Node) -> Value:
+        text, dims = self.scattered(one)
+        self.need("scatter_add")
+        return Value(f"scatter_add(({', '.join(map(self.size, dims))},), {text})", "", dims, owned=True)
+
+    def scattered(self, one: Node) -> tuple[str, Dims]:
+        """(the arguments of a sum at places but for the first, its dimensions)"""
         keys = one["keys"]
         value = self.real(self.value(one.args[0]))
         indices = [self.value(arg) for arg in one.args[1:]]
@@ -278,14 +294,11 @@ class GradientWriter(Selecting):
         rest = tuple(axis for axis in kept if axis not in at)
         texts = [aligned(index, "", at) if index.dims else index.text for index in indices]
         texts += [aligned(Value(f"np.arange({self.size(axis)})", "", (axis,)), "", at) for axis in shared]
-        sizes = ", ".join(self.size(axis) for axis in (*keys, *shared, *rest))
         whole = set(value.dims) >= {*at, *rest}
         dims = (*at, *rest)
         text = transposed(value, dims).text if whole else self.broadcast(value, "", dims)
-        self.need("scatter_add")
         there = self._there(at, one.axes)
-        made = f"scatter_add(({sizes},), {text}, {len(keys)}, {', '.join(texts)}{there})"
-        return Value(made, "", (*keys, *shared, *rest), owned=True)
+        return f"{text}, {len(keys)}, {', '.join(texts)}{there}", (*keys, *shared, *rest)
 
     def _there(self, at: Dims, target: Dims) -> str:
         """The argument that leaves out entries that do not exist, where a length is summed."""

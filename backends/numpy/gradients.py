@@ -176,8 +176,18 @@ def scatter_add(
     The first `keys` numbers are places that may be out of range; entries where `there` is false add nothing.
     """
     y: NDArray[Any] = np.zeros(shape, values.dtype)
+    scatter_into(y, values, keys, *index, there=there)
+    return y
+
+
+def scatter_into(y: NDArray[Any], values: NDArray[Any], keys: int, *index: NDArray[Any], there: Any = None) -> None:
+    """The same, added to an array that is there."""
+    if not y.flags.c_contiguous:
+        y += scatter_add(y.shape, values, keys, *index, there=there)
+        return
+    shape = y.shape
     if not y.size or not values.size:
-        return y
+        return
     good: NDArray[Any] = np.asarray(True if there is None else there)
     places = [np.asarray(one) for one in index]
     for number, size in zip(places[:keys], shape, strict=False):
@@ -191,7 +201,6 @@ def scatter_add(
     if not good.all():
         flat, wide = flat[good], wide[good]
     add_rows(y.reshape(-1, wide.shape[1]), flat, wide)
-    return y
 
 
 def add_at(x: NDArray[Any], values: NDArray[Any], *index: NDArray[Any]) -> NDArray[Any]:
@@ -214,6 +223,6 @@ def add_rows(y: NDArray[Any], at: NDArray[Any], rows: NDArray[Any]) -> None:
     order = np.argsort(at, kind="stable")
     at = at[order]
     starts = np.flatnonzero(np.concatenate([[True], at[1:] != at[:-1]]))
-    y[at[starts]] = rows if len(starts) == len(at) and (order[1:] > order[:-1]).all() else np.add.reduceat(
+    y[at[starts]] += rows if len(starts) == len(at) and (order[1:] > order[:-1]).all() else np.add.reduceat(
         rows[order], starts, axis=0
     )

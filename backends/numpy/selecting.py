@@ -20,6 +20,7 @@ class Selecting(LossWriter):
         self.chosen_places: dict[tuple[Node, Axis], dict[Axis, str]] = {}
 
     def size(self, axis: Axis) -> str:
+        """The number of entries along an axis, also of rows that were selected and of texts in groups."""
         if axis in self.sizes:
             return self.sizes[axis]
         grouped = self.graph.groups is not None and axis.ragged and axis.owner is None

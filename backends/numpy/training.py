@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...compiler.differentiation import GRADIENT
 from ...compiler.driver import Compiled
-from ...compiler.ir import Graph, Node, apply, const, index, state
+from ...compiler.ir import Graph, Node, Output, apply, const, index, state
 from ...compiler.training import TOTALS
 from ...grammar.diagnostics import error
 from . import border_text, objective
@@ -30,16 +30,16 @@ def method(name: str) -> str:
 def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
     """The lines of the method of an objective's loss and gradients, and the run-time functions that it calls."""
     graph = loss.graph
-    roots = [_last(out.node) if _of_layers(out.node, out.axes) else out.node for out in graph.outputs]
-    writer = begun(compiled, graph, GradientWriter, roots)
     first, *rest = graph.outputs
+    stacks = {one.name: one.stack for one in graph.weights}
+    found = [Part(name, stacks[name], out.axes, one) for out in rest for name, one in _terms(out)]
+    roots = [first.node, *(node for part in found for node in part.reads())]
+    writer = begun(compiled, graph, GradientWriter, roots)
     writer.write(f"loss = float({writer.value(first.node).text})")
     writer.write("gradients = stored_zeros(CHECKPOINT, self.dtype)")
     writer.write("into = weight_views(gradients, CHECKPOINT)")
-    for out in rest:
-        if out.name.startswith(GRADIENT) and out.node is not _nothing(graph, out.node):
-            text = _gradient(writer, out.node, out.axes)
-            writer.write(f'add_gradient(into["{out.name.removeprefix(GRADIENT)}"], {text})')
+    for part in found:
+        writer.write(part.line(writer))
     writer.write("return loss, gradients")
     result = "tuple[float, dict[str, NDArray[Any]]]"
     more = objective.typed(graph) if compiled.kind == "objective" else ["seed: int | None"]
@@ -50,22 +50,90 @@ def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
     return [*head, doc, "        weights = self.weights", f"        {ignored}", *lines], writer.used | set(NEEDS)
 
 
-def _nothing(graph: Graph, one: Node) -> Node | None:
-    """The node itself where it is 0 everywhere."""
-    bare = one
-    while bare.op == "widen":
-        bare = bare.args[0]
-    return one if bare is const(0.0) else None
+def _terms(out: Output) -> list[tuple[str, Node]]:
+    """The name of the weight that a result is the gradient of, with each term of the sum that it is; zeros are none."""
+    if not out.name.startswith(GRADIENT):
+        return []
+    found, stack = [], [out.node]
+    while stack:
+        one = stack.pop()
+        if one.op == "map" and one["fn"] == "+" and all(set(arg.axes) == set(out.axes) for arg in one.args):
+            stack += reversed(one.args)
+        elif _bare(one) is not const(0.0):
+            found.append((out.name.removeprefix(GRADIENT), one))
+    return found
 
 
-def _gradient(writer: GradientWriter, one: Node, axes: Dims) -> str:
-    """The gradient with the axes of its weight; one of a stack as the list of what each layer's step has made."""
-    if _of_layers(one, axes):  # from the last step, which is the first layer's
-        like = writer.value(_last(one))
-        order = [like.dims.index(axis) for axis in axes[1:]]
-        states = f"{writer.histories[one.args[0]['loop'], one['slot']]}[:0:-1]"
-        turned = f"[one.transpose({', '.join(map(str, order))}) for one in {states}]"
-        return states if order == sorted(order) else turned
+def _bare(one: Node) -> Node:
+    while one.op == "widen":
+        one = one.args[0]
+    return one
+
+
+@dataclass(frozen=True)
+class Part:
+    """A term of the gradient of a weight, and how it is added: to all, to one of a stack, to some rows of a table."""
+
+    name: str
+    stack: Dims
+    axes: Dims
+    one: Node
+
+    def _is_entry(self) -> bool:
+        """Whether the term is of one entry of a stack."""
+        if self.one.op != "scatter" or set(self.one["keys"]) != set(self.stack):
+            return False
+        return all(place.op == "const" for place in self.one.args[1:])
+
+    def _steps(self) -> tuple[Node, int] | None:
+        """(states of a backward loop, where they begin) if the term is of entries of a stack, one after another."""
+        one = self.one
+        if one.op != "scatter" or one["keys"] != self.stack or len(one.args) != 2:
+            return None
+        number, begin = one.args[1], 0
+        if number.op == "map" and number["fn"] == "+" and number.args[1].op == "const":
+            number, begin = number.args[0], int(number.args[1]["value"])
+        made, axis = one.args[0], number.get("axis")
+        fits = number.op == "index" and _of_layers(made, (axis, *(a for a in self.axes if a not in self.stack)))
+        return (made, begin) if fits else None
+
+    def reads(self) -> tuple[Node, ...]:
+        """What must be written before."""
+        steps = self._steps()
+        if steps is not None or _of_layers(self.one, self.axes):
+            return (_last(steps[0] if steps else self.one),)
+        return self.one.args if self.one.op == "scatter" else (self.one,)
+
+    def line(self, writer: GradientWriter) -> str:
+        """The line that adds it."""
+        into, rest, steps = f'into["{self.name}"]', tuple(a for a in self.axes if a not in self.stack), self._steps()
+        if _of_layers(self.one, self.axes):  # from the last step, which is the first layer's
+            return f"add_gradient({into}, {_states(writer, self.one, self.axes[1:])})"
+        if steps is not None:
+            text = _states(writer, steps[0], rest)
+            return f"add_gradient({into}[{steps[1]} : {steps[1] + int(str(steps[0].axes[0].size))}], {text})"
+        if self._is_entry():
+            at = dict(zip(self.one["keys"], self.one.args[1:], strict=True))
+            places = "".join(f"[{int(at[axis]['value'])}]" for axis in self.stack)
+            return f"add_gradient({into}{places}, {_laid_out(writer, self.one.args[0], rest)})"
+        if self.one.op == "scatter" and not self.stack:
+            text, dims = writer.scattered(self.one)
+            if dims == self.axes:
+                writer.need("scatter_into")
+                return f"scatter_into({into}, {text})"
+        return f"add_gradient({into}, {_laid_out(writer, self.one, self.axes)})"
+
+
+def _states(writer: GradientWriter, one: Node, axes: Dims) -> str:
+    """The list of what each layer's step has made, the first layer's first."""
+    like = writer.value(_last(one))
+    order = [like.dims.index(axis) for axis in axes]
+    states = f"{writer.histories[one.args[0]['loop'], one['slot']]}[:0:-1]"
+    turned = f"[one.transpose({', '.join(map(str, order))}) for one in {states}]"
+    return states if order == sorted(order) else turned
+
+
+def _laid_out(writer: GradientWriter, one: Node, axes: Dims) -> str:
     value = writer.value(one)
     return transposed(value, axes).text if set(value.dims) == set(axes) else writer.broadcast(value, "", axes)
 

@@ -229,6 +229,8 @@ RULES: dict[str, Rule] = {
     "stored": _nothing,
     "rank": _nothing,
     "selected": _nothing,
+    "order": _nothing,
+    "repeat": _nothing,
     "input": _nothing,
     "weight": _nothing,
     "const": _nothing,

@@ -37,6 +37,8 @@ PICKS = ("tests/compiler/test_push_picks.py", "tests/fuzz/test_fuzz.py")
 RUNNING = ("tests/compiler/test_running.py",)
 LOOPS = ("tests/compiler/test_loops.py",)
 KERNELS = ("tests/backends/numpy/test_kernels.py",)
+ADAMW = ("tests/backends/numpy/test_adamw.py",)
+FITS = ("tests/training/test_numpy.py",)
 NUMPY_VALUES = ("tests/backends/numpy/test_module.py::test_module_is_the_formula",)
 NEVER_WRAP = ("tests/backends/numpy/test_module.py::test_computed_places_outside_a_table_never_wrap",)
 RANDOM = ("tests/backends/numpy/test_random.py",)
@@ -1271,8 +1273,65 @@ DIFFERENTIATED = (
     ),
 )  # fmt: skip
 
+TRAINED = (
+    Mutant(
+        "the start at zero counts in the first steps", "backends/numpy/adamw.py",
+        "s *= rate / (1 - beta**self.count)",
+        "s *= rate",
+        "the first steps are too small", ADAMW,
+    ),
+    Mutant(
+        "decay beside the rate", "backends/numpy/adamw.py",
+        "w *= 1 - rate * self.decay",
+        "w *= 1 - self.decay",
+        "weights shrink in warm-up", ADAMW,
+    ),
+    Mutant(
+        "small gradients are made larger", "backends/numpy/adamw.py",
+        "min(1.0, self.clip / (norm + 1e-6))",
+        "self.clip / (norm + 1e-6)",
+        "clipping sets a norm", ADAMW,
+    ),
+    Mutant(
+        "the last piece's gradient alone", "backends/numpy/chunked.py",
+        "of_table += np.matmul(z.T, x[part])",
+        "np.matmul(z.T, x[part], out=of_table)",
+        "the gradient of a table in pieces", OBJECTIVES_NUMPY,
+    ),
+    Mutant(
+        "the label of a smoothed loss under NumPy", "backends/numpy/chunked.py",
+        "np.where(there, (1 - smoothing) * g, 0)",
+        "np.where(there, g, 0)",
+        "label smoothing has the gradient of a plain loss", OBJECTIVES_NUMPY,
+    ),
+    Mutant(
+        "totals that nobody reads", "compiler/training.py",
+        'given = ir.input_(TOTALS, (axis,), "real", counts.node)',
+        "given = counts.node",
+        "parts of a batch weigh alike", FITS,
+    ),
+    Mutant(
+        "a row that is there is written over", "backends/numpy/gradients.py",
+        "y[at[starts]] += rows if",
+        "y[at[starts]] = rows if",
+        "a tied table loses the gradient of its head", FITS,
+    ),
+    Mutant(
+        "the last part alone", "backends/numpy/fitting.py",
+        "self.gradients[name] += own",
+        "self.gradients[name] = own",
+        "accumulation forgets", FITS,
+    ),
+    Mutant(
+        "weights as they were", "backends/numpy/fitting.py",
+        "if not self.fresh:",
+        "if False:",
+        "what is held out is measured with the first weights", FITS,
+    ),
+)  # fmt: skip
+
 MUTANTS = (
     *(*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT, *DECODED),
-    *(*GENERATED, *CHOSEN, *CORRUPTED, *SUMMED, *DIFFERENTIATED),
+    *(*GENERATED, *CHOSEN, *CORRUPTED, *SUMMED, *DIFFERENTIATED, *TRAINED),
 )
 """All of them."""

@@ -20,6 +20,7 @@ from transformula.compiler.checkpoint import checkpoint_rows
 from transformula.compiler.config import Config
 from transformula.compiler.driver import load_module, lowered
 from transformula.compiler.lower import choose_entry
+from transformula.compiler.objectives import weight_rows
 
 Array = NDArray[Any]
 
@@ -85,7 +86,10 @@ def agree(
     weights: Mapping[str, Array] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The results of the formulas, those of both modules compared with them, and the gradients of the nn.Module."""
+    """The results of the formulas, those of both modules compared with them, and the gradients of the nn.Module.
+
+    The NumPy module's gradients are compared with these.
+    """
     made = compile(spec, "torch", config, entry, settings, validate=False)
     formula = made.compiled.formula
     weights = random_weights(made) if weights is None else weights
@@ -94,10 +98,25 @@ def agree(
     wanted = reference.run(formula, {one.name: weights[one.name] for one in formula.weights}, inputs, seed=seed)
     module = torch_module(made, weights)
     found = module(**tensors(given))
-    numpy = compile(spec, "numpy", config, entry, settings, validate=False)
+    numpy = compile(spec, "numpy", config, entry, settings, validate=False, gradients=True)
     ours = {one.name: weights[one.name] for one in numpy.compiled.formula.weights}
-    plain = class_of(numpy)(ours, dtype="float64")(**given)
+    model = class_of(numpy)(ours, dtype="float64")
+    plain = model(**given)
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name].detach().numpy(), value, rtol=1e-11, atol=1e-12, err_msg=f"torch {name}")
         np.testing.assert_allclose(plain[name], value, rtol=1e-11, atol=1e-12, err_msg=f"numpy {name}")
-    return wanted, gradients(made, module, given)
+    theirs = gradients(made, module, given)
+    loss, slopes = model.loss_and_gradients(**given)
+    assert abs(loss - float(wanted["loss"])) < 1e-10
+    same_gradients(numpy, slopes, theirs)
+    return wanted, theirs
+
+
+def same_gradients(numpy: Program, slopes: Mapping[str, Array], theirs: Mapping[str, Array]) -> None:
+    """Gradients by stored names are those of the spec's weights."""
+    compiled = numpy.compiled
+    rows = weight_rows(compiled.module, compiled.config, compiled.entry, compiled.graph)
+    mine = assemble(dict(slopes), checkpoint_table(rows))
+    assert set(mine) == set(theirs)
+    for name, value in theirs.items():
+        np.testing.assert_allclose(np.asarray(mine[name]), value, rtol=1e-9, atol=1e-9, err_msg=f"numpy ∂{name}")

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import transformers
 
 import transformula
 from tests.specs.configs import TINY
 from tests.specs.objectives import class_of, random_weights
 from tests.specs.peers import saved
-from transformula.backends.numpy.chunked import product_cross_entropy
+from transformula.backends.numpy.chunked import product_cross_entropy, product_cross_entropy_slope
 from transformula.backends.program import compile
 
 MASK = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
@@ -77,6 +78,27 @@ def test_pieces_are_the_whole(most: int, smoothing: float) -> None:
     np.testing.assert_allclose(product_cross_entropy(x, table, bias, label, smoothing, most), wanted, rtol=1e-12)
     wrong = product_cross_entropy(x, table, None, np.array([13, -1, *label[2:]]), smoothing, most)
     assert np.isnan(wrong).tolist() == [True, True, *[False] * 10]
+
+
+@pytest.mark.parametrize("most", [1, 40, 1000])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_slopes_in_pieces_are_those_of_torch(most: int, smoothing: float) -> None:
+    """Loss and slopes of rows that count more and less; a row that counts nothing may have any label."""
+    draw = np.random.default_rng(0)
+    x, table, bias, g = (draw.normal(size=shape) for shape in ((12, 5), (13, 5), 13, 12))
+    label = draw.integers(0, 13, 12)
+    g[3] = 0
+    parts = [torch.from_numpy(one).requires_grad_() for one in (x, table, bias)]
+    wanted = torch.nn.functional.cross_entropy(
+        parts[0] @ parts[1].T + parts[2], torch.from_numpy(label), reduction="none", label_smoothing=smoothing
+    )
+    (wanted * torch.from_numpy(g)).sum().backward()  # type: ignore[no-untyped-call]
+    label[3] = -100
+    loss, *slopes = product_cross_entropy_slope(x, table, bias, label, g, smoothing, most)
+    assert np.isnan(loss).tolist() == [row == 3 for row in range(12)]
+    np.testing.assert_allclose(np.delete(loss, 3), np.delete(wanted.detach().numpy(), 3), rtol=1e-12)
+    for mine, theirs in zip(slopes, parts, strict=True):
+        np.testing.assert_allclose(mine, theirs.grad, rtol=1e-12, atol=1e-13)  # type: ignore[arg-type]
 
 
 def test_the_peak_of_memory_is_that_of_a_piece() -> None:
