@@ -163,10 +163,19 @@ def test_a_part_without_labels_adds_nothing() -> None:
     assert not any(one.any() for one in fit.gradients.values())
 
 
-def test_what_cannot_be_cut_takes_no_totals() -> None:
-    fit, batch = fits("sbert", "ranking")[0], given(program("sbert", "ranking", "numpy"))
+def test_what_cannot_be_cut_is_a_mean_of_its_parts() -> None:
+    batch, halves = given(program("sbert", "ranking", "numpy")), {}
+    for fit in fits("sbert", "ranking"):
+        whole, half = (fit.accumulate(batch, np.full(1, parts), 1, 0) for parts in (1.0, 2.0))
+        assert half == pytest.approx(whole / 2, abs=1e-12)
+        halves[type(fit).__module__] = half
+    assert len(set(halves)) == 2
+    fit = fits("sbert", "ranking")[0]
     with pytest.raises(ValueError, match="no sum over examples"):
-        fit.accumulate(batch, np.ones(1), 1, 0)
+        fit.model.loss_and_gradients(**batch, totals=np.ones(1))
+
+
+def test_totals_are_as_many_as_terms() -> None:
     fit, batch = fits("bert", "mlm")[0], given(program("bert", "mlm", "numpy"))
     for wrong in (np.ones(2), [np.nan]):
         with pytest.raises(ValueError, match="totals should be 1 numbers"):

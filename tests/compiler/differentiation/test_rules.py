@@ -58,9 +58,10 @@ def test_the_backward_costs_about_twice_the_forward() -> None:
     def products(one: ir.Graph) -> int:
         return sum(node.op in ("contract", "total") and len(node.args) == 2 for node in one.nodes())
 
-    expanded = sum(2 for node in forward.nodes() if node.op == "kernel" and node["name"] == "attention")
-    assert products(forward) + expanded == 18  # 8 of a layer, again of the last one (it has few rows), 2 of the head
-    assert products(graph) <= 3 * 18 + 2
+    kept = compile_graph("bert", None, "BertForMaskedLM", zoo.BERT, only=("simplify", "recognise")).graph
+    expanded = sum(2 for node in kept.nodes() if node.op == "kernel" and node["name"] == "attention")
+    assert products(graph) <= 3 * (products(kept) + expanded) + 2
+    assert products(forward) <= products(graph)
 
 
 @pytest.mark.parametrize("name", ["pools", "history", "scan", "deberta"])
