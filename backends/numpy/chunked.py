@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels import BLOCK
+from .kernels import BLOCK, run_parallel
 
 LOGITS = 1 << 22
 """So many logits are made at a time."""
+SHARED = 8  # blocks of rows that are worth several threads
 KEPT_LOGITS = 1 << 24
 """So many with their slopes: each piece adds up a gradient of the whole table."""
 
@@ -54,6 +55,7 @@ def product_cross_entropy_slope(
     g: NDArray[Any],
     smoothing: float = 0.0,
     most: int = 0,
+    threads: int | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """(loss of each row, what flows to x, to the table, to the bias) where g[row] flows to the loss, in pieces."""
     count = table.shape[0]
@@ -65,9 +67,15 @@ def product_cross_entropy_slope(
         part = slice(first, first + step)
         z = np.matmul(x[part], table.T, out=room[: len(x) - first])
         several = max(1, BLOCK // max(1, count))
-        for start in range(0, len(z), several):
-            some = slice(first + start, first + min(start + several, len(z)))
-            loss[some] = loss_to_slope(z[start : start + several], bias, label[some], g[some], smoothing)
+
+        def some(start: int, z: NDArray[Any] = z, first: int = first, several: int = several) -> None:
+            end = min(start + several, len(z))
+            at = slice(first + start, first + end)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+                loss[at] = loss_to_slope(z[start:end], bias, label[at], g[at], smoothing)
+
+        starts = range(0, len(z), several)
+        run_parallel(some, starts, threads if len(starts) > SHARED else 1)
         np.matmul(z, table, out=of_x[part])
         if first:
             of_table += np.matmul(z.T, x[part])

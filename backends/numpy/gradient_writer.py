@@ -178,8 +178,9 @@ class GradientWriter(Selecting):
             return super()._kernel(one) if found is None else found
         if name in POINTWISE and "bias" not in at:
             value = self.real(self.value(at["x"]))
-            self.need(name)
-            return Value(f"{name}({self._fresh(value, value.dims)})", "", value.dims, owned=True)
+            self.need(name, "in_parts")
+            text = f"in_parts({name}, self.threads, {self._fresh(value, value.dims)})"
+            return Value(text, "", value.dims, owned=True)
         axis = one.get("axis")
         plain = all(at[role].axes == (axis,) for role in ("gain", "shift") if role in at)
         if name in ALONG and plain and set(at) <= ROLES and not (axis.ragged and "norm" in name):
@@ -205,8 +206,8 @@ class GradientWriter(Selecting):
             for role in ("gain", "shift"):
                 texts += [f"{role}={self.value(at[role]).text}"] if role in at else []
             texts.append(f"eps={number(one['eps'])}")
-        self.need(name)
-        return Value(f"{name}({', '.join(texts)})", "", dims, owned=True)
+        self.need(name, "in_parts")
+        return Value(f"in_parts({name}, self.threads, {', '.join(texts)})", "", dims, owned=True)
 
     def _whole(self, value: Value, dims: Dims) -> str:
         return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
@@ -275,7 +276,8 @@ class GradientWriter(Selecting):
         dims = (*common, *(a for a in left.dims if a not in right.dims), *(a for a in right.dims if a not in left.dims))
         spelled = ["".join(letters[axis] for axis in axes) for axes in (left.dims, right.dims, dims)]
         self.need("product_of")
-        text = f'product_of({left.text}, {right.text}, "{spelled[0]},{spelled[1]}->{spelled[2]}")'
+        more = ", self.threads" if common else ""
+        text = f'product_of({left.text}, {right.text}, "{spelled[0]},{spelled[1]}->{spelled[2]}"{more})'
         return Value(text, "", dims, owned=True)
 
     def _scatter(self, one: Node) -> Value:

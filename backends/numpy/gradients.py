@@ -5,7 +5,7 @@ other files of this folder that are copied. A relation [owner, entry] is None wh
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 
 from ...compiler.draws import uniform
 from .dense import gather
+from .kernels import cores, run_parallel
 from .results import left_aligned
 from .weights import Table, TableRow, Weights, part_of, place, row_first, row_shape, stack_sizes, table_entries
 
 Relation2 = NDArray[np.bool_] | None
+ALONE = 1 << 16  # products of a matrix that BLAS gives one thread anyhow
+SEVERAL = 1 << 17  # entries that are worth more than one thread
 
 
 def stored_zeros(table: Table, dtype: Any) -> dict[str, NDArray[Any]]:
@@ -143,7 +146,7 @@ def dropped(x: NDArray[Any], rate: float, numbers: NDArray[Any] | None) -> NDArr
     return np.where(numbers < rate, 0, x / max(1.0 - rate, 1e-300)).astype(x.dtype)
 
 
-def product_of(left: NDArray[Any], right: NDArray[Any], text: str) -> NDArray[Any]:
+def product_of(left: NDArray[Any], right: NDArray[Any], text: str, threads: int | None = None) -> NDArray[Any]:
     """A sum of products as matrix products: "abc,cd->abd"; the result has the common letters first.
 
     Letters of the result that both have count the matrices, those that both have and the result has not are summed.
@@ -164,8 +167,49 @@ def product_of(left: NDArray[Any], right: NDArray[Any], text: str) -> NDArray[An
         a = a.reshape(*counts, m, k)
     if len(over) != 1 or len(columns) != 1:
         b = b.reshape(*counts, k, n)
-    made: NDArray[Any] = np.matmul(a, b)
+    made = matrices(a, b, threads) if counts else np.matmul(a, b)
     return made.reshape([size[c] for c in (*common, *rows, *columns)])
+
+
+def matrices(a: NDArray[Any], b: NDArray[Any], threads: int | None) -> NDArray[Any]:
+    """a[…, m, k] @ b[…, k, n] by several threads, BLAS using one: its own would wait for each other at each matrix."""
+    counts, work = a.shape[:-2], a.shape[-2] * a.shape[-1] * b.shape[-1]
+    if work < ALONE or max(counts) < 2:
+        return np.matmul(a, b)
+    made = np.empty((*counts, a.shape[-2], b.shape[-1]), np.result_type(a, b))
+    axis = counts.index(max(counts))
+    count = cores() if threads is None else threads
+    ends = [counts[axis] * place // count for place in range(count + 1)]
+    lead = (slice(None),) * axis
+
+    def part(place: int) -> None:
+        some = (*lead, slice(ends[place], ends[place + 1]))
+        np.matmul(a[some], b[some], out=made[some])
+
+    run_parallel(part, range(count), threads)
+    return made
+
+
+def in_parts(
+    kernel: Callable[..., Any], threads: int | None, x: NDArray[Any], *beside: Any, **more: Any
+) -> NDArray[Any]:
+    """kernel(x, …), which works in place, by several threads: arrays with as many entries as x has are cut with it."""
+    count = cores() if threads is None else threads
+    if count < 2 or x.ndim < 2 or len(x) < count or x.size < SEVERAL:
+        kernel(x, *beside, **more)
+        return x
+    ends = [len(x) * place // count for place in range(count + 1)]
+
+    def cut(one: Any, place: int) -> Any:
+        along = isinstance(one, np.ndarray) and one.ndim == x.ndim and len(one) == len(x)
+        return one[ends[place] : ends[place + 1]] if along else one
+
+    def part(place: int) -> None:
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            kernel(*(cut(one, place) for one in (x, *beside)), **more)
+
+    run_parallel(part, range(count), threads)
+    return x
 
 
 def scatter_add(

@@ -65,6 +65,7 @@ def _call(writer: GradientWriter, one: Node, slopes: list[Node], rows: tuple[Axi
         texts.append(_flat(writer, g, rows))
     texts += [f"smoothing={float(one['smoothing'])!r}"] if one["smoothing"] else []
     names = [writer.names.fresh(name) for name in ("nll", *(("d_x", "d_table", "d_bias") if slopes else ()))]
+    texts += ["threads=self.threads"] if slopes else []
     call = BACKWARD if slopes else FORWARD
     writer.need(call)
     writer.explain(one)
