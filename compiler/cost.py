@@ -61,6 +61,11 @@ class Cost:
 NOTHING = Cost()
 
 
+def _made_with_the_loss(one: Node, part: Node) -> bool:
+    """Whether a slope of a loss of products needs it, but has it from the loss: the logits, each piece of them once."""
+    return bool(one["name"] == "product_cross_entropy_slope" and part.op == "contract")
+
+
 @dataclass(frozen=True)
 class Costs:
     """The costs of a graph: by node (loops counted out), in all, and by kind of operation."""
@@ -188,7 +193,7 @@ class Pricer:
             self._count_steps(part)
         flops = products = 0
         for part in core:
-            if part.op in LEAVES or is_view(part):
+            if part.op in LEAVES or is_view(part) or _made_with_the_loss(one, part):
                 continue
             mine, own = self._inside(part) if part.op == "kernel" else self._operations(part)
             often = math.prod(self.steps[loop] for loop in part.free - one.free)

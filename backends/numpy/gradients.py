@@ -175,7 +175,7 @@ def matrices(a: NDArray[Any], b: NDArray[Any], threads: int | None) -> NDArray[A
     """a[…, m, k] @ b[…, k, n] by several threads, BLAS using one: its own would wait for each other at each matrix."""
     counts, work = a.shape[:-2], a.shape[-2] * a.shape[-1] * b.shape[-1]
     if work < ALONE or max(counts) < 2:
-        return np.matmul(a, b)
+        return np.asarray(np.matmul(a, b))
     made = np.empty((*counts, a.shape[-2], b.shape[-1]), np.result_type(a, b))
     axis = counts.index(max(counts))
     count = cores() if threads is None else threads
