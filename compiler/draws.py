@@ -31,17 +31,24 @@ def key(site: str) -> int:
     return int.from_bytes(hashlib.sha256(site.encode()).digest()[:8], "little")
 
 
+def apart(site: str) -> tuple[str, list[int]]:
+    """A site, and the steps that were taken out of their loops: ("drop", [3]) of "drop@3"."""
+    taken = _TAKEN.search(site)
+    if taken is None:
+        return site, []
+    return site[: taken.start()], [int(step) for step in taken[0].split("@")[1:]]
+
+
 def uniform(seed: int, site: str, places: Sequence[int | Array]) -> Array:
     """Numbers in (0, 1), one per entry; an entry's number depends on seed, site and its own places only.
 
     `places` are, for each axis, the places of its entries, or their number for 0, 1, …: an example that stands alone
     has the place that it has among all. A step that was taken out of its loop stands at the end of the site: `site@3`.
     """
-    taken = _TAKEN.search(site)
-    if taken is not None:
-        steps = [np.array([int(step)]) for step in taken[0].split("@")[1:]]
-        found = uniform(seed, site[: taken.start()], (*steps, *places))
-        return found.reshape(found.shape[len(steps) :])
+    site, taken = apart(site)
+    if taken:
+        found = uniform(seed, site, (*(np.array([step]) for step in taken), *places))
+        return found.reshape(found.shape[len(taken) :])
     start = _mix(np.array((seed % 2**64 + GOLDEN) % 2**64, np.uint64)) ^ np.uint64(key(site))
     state: Array = np.full((1,) * len(places), start)
     for axis, place in enumerate(places):

@@ -131,6 +131,8 @@ def with_counts(graph: Graph) -> tuple[Graph, str]:
     if graph.batch is not None or any(out.name in (SUM, COUNT) for out in graph.outputs):
         return graph, ""
     loss = graph.outputs[0]
+    if loss.axes:
+        return graph, "it is no single number"
     batch = batch_of(graph)
     found, reason = terms(loss.node, batch)
     if reason:

@@ -20,6 +20,7 @@ from .options import (
     asked,
     config,
     corrupting,
+    drawing,
     entry,
     generating,
     gradients,
@@ -176,6 +177,7 @@ def run(**chosen: Any) -> None:
 @click.argument("name", required=False)
 @options(
     corrupting,
+    drawing,
     click.option("--backend", default="numpy", show_default=True, help="numpy, or torch: they give the same."),
     config,
     settings,
@@ -216,27 +218,7 @@ def train(spec: str, config: Path | None, settings: tuple[str, ...], inputs: tup
 
 @command("transformula graph bert --format html -o bert.html")
 @spec
-@options(
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(["mermaid", "dot", "svg", "html"]),
-        default="mermaid",
-        help="The kind of picture.",
-    ),
-    out,
-    click.option(
-        "--stage",
-        default="formula",
-        metavar="formula|PASS|final",
-        help="The graph as written (default) or after a pass.",
-    ),
-    click.option(
-        "--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened; by default all."
-    ),
-    click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
-)
-@options(config, settings, entry)
+@options(drawing, config, settings, entry)
 def graph(
     spec: str, form: str, out: Path | None, stage: str, depth: int | None, full: bool, **chosen: Any
 ) -> None:

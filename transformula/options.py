@@ -117,3 +117,23 @@ training = options(
     click.option("--seed", type=int, default=0, show_default=True, help="Of weights, order, corruptions, dropout."),
     click.option("--resume", is_flag=True, help="Go on from the newest checkpoint of --out."),
 )
+drawing = options(
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["mermaid", "dot", "svg", "html"]),
+        default="mermaid",
+        help="The kind of picture.",
+    ),
+    out,
+    click.option(
+        "--stage",
+        default="formula",
+        metavar="formula|PASS|final",
+        help="The graph as written (default) or after a pass.",
+    ),
+    click.option(
+        "--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened; by default all."
+    ),
+    click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
+)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...compiler.draws import apart
 from ...compiler.ir import Axis, Graph, Length, Node, drawing_order
 from ..numpy.mangling import Names
 from ..numpy.values import Value, aligned, transposed
@@ -74,11 +75,12 @@ class ObjectiveWriter(TorchWriter):
         if one["draw"] == "dropout":
             return super()._random(one)
         axes = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
-        steps = "".join(f"@{{{self.counters[ident]}}}" for ident in sorted(one.free))
-        index = [aligned(self._index_along(axis), "", axes) for axis in drawing_order(axes)]
-        site = one["site"].replace("{", "{{").replace("}", "}}")
+        site, taken = apart(str(one["site"]))
+        steps = [*taken, *(self.counters[ident] for ident in sorted(one.free))]
+        index = [f"torch.tensor({step}, device=device)" for step in steps]
+        index += [aligned(self._index_along(axis), "", axes) for axis in drawing_order(axes)]
         self.need("drawn")
-        u = f"drawn({SEED}, {'f' if steps else ''}{site + steps!r}, {', '.join(index)})"
+        u = f"drawn({SEED}, {', '.join([repr(site), *index])})"
         texts = [self._parameter_of(arg, axes) for arg in one.args]
         match one["draw"]:
             case "bernoulli":
