@@ -14,7 +14,7 @@ demo: $(VENV)/demo.stamp ## compile a spec and run it on a real model, needs no 
 	$(BIN)/python examples/demo.py
 
 test: lint ## lint and type-check, then run the tests that are not slow
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 # No `ruff format`: it would tear apart tables of operations, rules and passes that are aligned for reading.
 lint: $(VENV)/test.stamp ## ruff and mypy

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-FEW = 3
+FEW = 2
 """How many cases of each comparison with a library run by default; `make slow` runs the others."""
 
 

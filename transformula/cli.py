@@ -177,7 +177,6 @@ def run(**chosen: Any) -> None:
 @click.argument("name", required=False)
 @options(
     corrupting,
-    drawing,
     click.option("--backend", default="numpy", show_default=True, help="numpy, or torch: they give the same."),
     config,
     settings,

@@ -147,7 +147,7 @@ class GradientWriter(Selecting):
     def _random(self, one: Node) -> Value:
         """A dropout of the numbers that the reference draws for this site, step and seed."""
         if one["draw"] != "dropout":
-            raise Unsupported("a random draw")
+            return super()._random(one)
         picked, axes = one.get("picked"), one.get("drawn") or one.axes
         steps = "".join(f"@{{{self.counters[loop]}}}" for loop in sorted(one.free))
         site = repr(str(one["site"])) + (f' + f"{steps}"' if steps else "")
