@@ -252,6 +252,11 @@ AHEAD: dict[str, tuple[str, str, str]] = {
         "x[seq → key][key = n]",
         "the place along `key` may lie after the row",
     ),
+    "larger": (
+        mixer("x + x[seq → key][key = n else 0]", more="n = max(index(seq), 3)"),
+        "x[seq → key][key = n",
+        "the place along `key` may lie after the row",
+    ),
     "rank": (mixer("x * rank[seq](x)"), "rank[seq](x)", "it puts all rows along `seq` in one order"),
     "softmax": (mixer("x * softmax[seq](x)", "softmax"), "softmax[seq](x)", "the sum over `seq`: of all rows at once"),
 }
