@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
@@ -26,6 +25,7 @@ from ..grammar.diagnostics import TransformulaError, error
 from ..grammar.syntax import Name, Text
 from .checkpoint_table import checkpoint_table
 from .folder import model_types
+from .initial import first_values
 from .numpy.files import WEIGHTS_FILE
 from .numpy.gradients import stored_zeros
 from .numpy.weights import Table, Weights, table_entries
@@ -88,15 +88,15 @@ def drawn(weight: Weight, seed: int, dtype: str) -> Array:
     """
     sizes = [axis.size for axis in weight.axes]
     shape = tuple(int(size) for size in sizes if isinstance(size, int))
-    found = re.fullmatch(r"normal\(([0-9.e+-]+)\)", weight.init)
-    if found or not weight.init:
-        digest = hashlib.sha256(f"{seed}/{weight.name}".encode()).digest()
-        draws = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
-        return np.asarray(draws.standard_normal(shape) * float(found.group(1) if found else 0.02), dtype)
-    try:
-        return np.full(shape, float(weight.init), dtype)
-    except ValueError:
-        raise error("T010", f"the initial value {weight.init} of {weight.name} is no number and no normal(σ)") from None
+    found = first_values(weight)
+    if found is None:
+        raise error("T010", f"the initial value {weight.init} of {weight.name} is no number and no normal(σ)")
+    middle, spread = found
+    if not spread:
+        return np.full(shape, middle, dtype)
+    digest = hashlib.sha256(f"{seed}/{weight.name}".encode()).digest()
+    draws = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+    return np.asarray(middle + draws.standard_normal(shape) * spread, dtype)
 
 
 def written_config(module: Module, config: Config, entry: Entry) -> dict[str, Any]:

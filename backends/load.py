@@ -190,7 +190,7 @@ def load(
     {"logits": "last"}, "first", or "positions", which then are an input. validate=False leaves out the quick proof of
     the passes.
     """
-    engine = _loading(backend, layout, dtype)
+    engine = engine_of(backend, layout, dtype)
     found = read_model_folder(folder, spec, entry)
     config = Config(found.module, found.config)
     chosen = lower.choose_entry(found.module, found.entry)
@@ -225,7 +225,7 @@ def load(
     return model
 
 
-def _loading(backend: str, layout: str | None, dtype: str) -> Any:
+def engine_of(backend: str, layout: str | None, dtype: str) -> Any:
     """What loads modules of a backend (None: the reference); it has such a layout and such numbers."""
     if backend != REFERENCE and backend not in BACKENDS:
         known = [*BACKENDS, REFERENCE]

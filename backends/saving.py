@@ -22,10 +22,15 @@ from .numpy.gradients import view_of
 from .numpy.weights import Table, Weights, other_names, row_shape, table_entries
 
 Array = npt.NDArray[Any]
+TOKENIZER = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
+)
+"""Files that a tokenizer may have."""
+
 BESIDE = (
     *("config.json", "modules.json", "generation_config.json", "config_sentence_transformers.json"),
-    *("sentence_*_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "*.model", "[0-9]*_*/config.json"),
+    *("sentence_*_config.json", *TOKENIZER, "[0-9]*_*/config.json"),
 )
 """Files of a model's folder, other than weights, that a copy needs."""
 

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.engines import ENGINES, Encode, transformula_numpy
 from benchmarks.handwritten import DK, HEADS, MiniLM
-from benchmarks.rounds import measure, summary
+from benchmarks.rounds import measure, show, summary
 from benchmarks.threads import use_threads
 from transformula.backends.numpy.kernels import cores
 
@@ -199,11 +199,9 @@ def main() -> None:
     if chosen.json:
         print(json.dumps(table, indent=1))
         return
-    print(f"{len(mask)} sentences, {mask.sum()} tokens, {chosen.threads} threads, {chosen.runs} rounds; ms")
-    print(f"{'':28}{'median':>9}{'min':>9}{'max':>9}{'ratio':>8}{'difference':>12}")
-    for name, row in table.items():
-        print(f"{name:28}{row['median']:9.2f}{row['min']:9.2f}{row['max']:9.2f}{row['ratio']:8.2f}", end="")
-        print(f"{row['difference']:12.1e}" if "difference" in row else "")
+    apart = {name: f"{row['difference']:.1e}" for name, row in table.items() if "difference" in row}
+    title = f"{len(mask)} sentences, {mask.sum()} tokens, {chosen.threads} threads, {chosen.runs} rounds"
+    show(title, table, "difference", lambda name: apart.get(name, ""))
 
 
 if __name__ == "__main__":

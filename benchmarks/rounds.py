@@ -29,6 +29,15 @@ def measure(
     return times
 
 
+def show(title: str, table: dict[str, dict[str, float]], last: str, cell: Callable[[str], str]) -> None:
+    """Prints a row for each contender; the last column, of this name, is what `cell` says of it."""
+    print(f"{title}; ms")
+    print(f"{'':28}{'median':>9}{'min':>9}{'max':>9}{'ratio':>8}{last:>12}")
+    for name, row in table.items():
+        numbers = "".join(f"{row[kind]:9.2f}" for kind in ("median", "min", "max"))
+        print(f"{name:28}{numbers}{row['ratio']:8.2f}{cell(name):>12}")
+
+
 def summary(times: dict[str, list[float]], results: dict[str, Array | None]) -> dict[str, dict[str, float]]:
     """Median, fastest, slowest (ms), the median ratio to the products, the distance from the first result."""
     base = times["products alone"]

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import transformula
-from benchmarks.rounds import measure, summary
+from benchmarks.rounds import measure, show, summary
 from benchmarks.threads import use_threads
 from transformula.backends.numpy.kernels import cores
 
@@ -215,11 +215,9 @@ def main() -> None:
     if chosen.json:
         print(json.dumps(table, indent=1))
         return
-    print(f"{BATCH} x {SEQ} tokens, {chosen.threads} threads, {chosen.runs} rounds; ms")
-    print(f"{'':28}{'median':>9}{'min':>9}{'max':>9}{'ratio':>8}{'first loss':>12}")
-    for name, row in table.items():
-        print(f"{name:28}{row['median']:9.2f}{row['min']:9.2f}{row['max']:9.2f}{row['ratio']:8.2f}", end="")
-        print(f"{float(results[name]):12.4f}" if results[name] is not None else "")
+    losses = {name: f"{float(one):.4f}" for name, one in results.items() if one is not None}
+    title = f"{BATCH} x {SEQ} tokens, {chosen.threads} threads, {chosen.runs} rounds"
+    show(title, table, "first loss", lambda name: losses.get(name, ""))
 
 
 if __name__ == "__main__":

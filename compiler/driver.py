@@ -96,7 +96,7 @@ def compile_graph(
     rows of them (wanted.py). Raises `TransformulaError` with every mistake found.
     """
     module = spec if isinstance(spec, Module) else load_module(spec)
-    made = Config(module, config or {}, _known(module, settings or {}))
+    made = Config(module, config or {}, known_settings(module, settings or {}))
     chosen = lower.choose_entry(module, entry)
     if chosen.definition.kind == "objective":
         known_shows(chosen, made, shows)
@@ -232,7 +232,8 @@ def lowered(module: Module, config: Config, entry: Entry, shows: Sequence[str] =
             raise TransformulaError(checking.settled(fault.diagnostics, module.file.span.source.name)) from None
 
 
-def _known(module: Module, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+def known_settings(module: Module, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings, each of which is an entry of the spec's config. Raises `TransformulaError` for another one."""
     for name in settings:
         if name not in module.options:
             advice = did_you_mean(name, module.options) or f"It has {', '.join(module.options)}."

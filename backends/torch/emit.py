@@ -17,6 +17,7 @@ from ...compiler.kernels import is_draw
 from ...grammar.diagnostics import error
 from ..decoding import decodes
 from ..generation import defaults_of
+from ..initial import first_values
 from ..numpy.border_text import header
 from ..numpy.copying import Library
 from ..numpy.mangling import Names, comment, identifier
@@ -250,13 +251,11 @@ def _parameter(weight: Weight, weights: WeightNames) -> str:
 
 def _initial(weight: Weight, weights: WeightNames) -> list[str]:
     """The initialiser as the spec has it: a number, or normal(σ); normal(0.02) where it has none."""
-    found = re.fullmatch(r"normal\(([0-9.e+-]+)\)", weight.init)
-    if found or not weight.init:
-        call = f"nn.init.normal_(part, 0.0, {float(found.group(1)) if found else 0.02!r})"
-    elif re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?", weight.init):
-        call = f"nn.init.constant_(part, {float(weight.init)!r})"
-    else:
+    found = first_values(weight)
+    if found is None:
         raise Unsupported(f"the initial value {weight.init} of {weight.name}")
+    middle, spread = found
+    call = f"nn.init.normal_(part, {middle!r}, {spread!r})" if spread else f"nn.init.constant_(part, {middle!r})"
     target = f"self.{weights.attribute[weight.name]}"
     if not weight.stack:
         return [call.replace("part", target)]

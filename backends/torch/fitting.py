@@ -14,7 +14,7 @@ from ...compiler.objectives import COUNT, SUM
 from ..numpy.weights import Weights
 from ..optimising import AdamW, decaying
 from .emit import parameter_names
-from .loading import fill, weights_of
+from .loading import device_of, fill, weights_of
 
 if TYPE_CHECKING:
     from ..program import Program
@@ -31,7 +31,7 @@ class Fit:
     ) -> None:
         made = types.ModuleType(f"transformula_{program.name}")
         exec(compile(program.source, f"<{program.name}: generated>", "exec"), made.__dict__)
-        self.program, self.place, self.seed = program, torch.device(device or "cpu"), seed
+        self.program, self.place, self.seed = program, device_of(device), seed
         self.module: torch.nn.Module = made.__dict__["Model"](dtype=getattr(torch, dtype), device=self.place)
         fill(program, self.module, weights)
         names, decay = parameter_names(program.graph), decaying(program.compiled.formula)
@@ -108,7 +108,8 @@ class Fit:
         found = {}
         for name, parameter in self.parameters.items():
             for kind, value in self.optimiser.state.get(parameter, {}).items():
-                found[f"{name}/{kind}"] = np.ascontiguousarray(value.cpu().numpy())
+                whole = value.float() if value.dtype in (torch.bfloat16, torch.float16) else value
+                found[f"{name}/{kind}"] = whole.cpu().numpy()
         return found
 
     def restore(self, state: Mapping[str, Array]) -> None:
@@ -116,9 +117,9 @@ class Fit:
         for name, parameter in self.parameters.items():
             kinds = {kind: state[f"{name}/{kind}"] for kind in MOMENTS if f"{name}/{kind}" in state}
             if kinds:
+                tensors = {kind: torch.from_numpy(np.array(value)) for kind, value in kinds.items()}
                 self.optimiser.state[parameter] = {
-                    kind: torch.from_numpy(np.array(value)).to("cpu" if kind == "step" else self.place)
-                    for kind, value in kinds.items()
+                    kind: one if kind == "step" else one.to(parameter) for kind, one in tensors.items()
                 }
 
 

@@ -37,11 +37,7 @@ def forward(
     Raises `TransformulaError` for a device that is not here."""
     if threads is not None:
         raise error("C626", "threads belongs to the NumPy backend", help="Use torch.set_num_threads(…).")
-    try:
-        place = torch.device(device or "cpu")
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError, ValueError) as fault:
-        raise error("C626", f"device = {device!r}: {str(fault).splitlines()[0]}") from None
+    place = device_of(device)
     made = types.ModuleType(f"transformula_{program.name}")
     exec(compile(program.source, f"<{program.name}: generated>", "exec"), made.__dict__)
     model: torch.nn.Module = made.__dict__["Model"](dtype=getattr(torch, dtype), device="meta")
@@ -64,6 +60,16 @@ def forward(
         return {name: value for name, value in found.items() if name in outputs or name not in known}
 
     return call, model
+
+
+def device_of(name: str | None) -> torch.device:
+    """The device of a name, by default the CPU. Raises `TransformulaError` for one that is not here."""
+    try:
+        place = torch.device(name or "cpu")
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, ValueError) as fault:
+        raise error("C626", f"device = {name!r}: {str(fault).splitlines()[0]}") from None
+    return place
 
 
 def fill(program: Program, model: torch.nn.Module, weights: Weights) -> None:

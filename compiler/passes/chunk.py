@@ -9,9 +9,7 @@ along an axis that is longer than what is summed over, so that they are the larg
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from .. import ir, kernels
+from .. import kernels
 from ..ir import Axis, Graph, Node
 from ..ledger import Ledger
 from ..rules.rule import Context
@@ -38,12 +36,7 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
             continue
         new[one] = made
         ledger.fired("chunk", "chunk", LAW, span)
-    if not new:
-        return graph
-    origins = dict(graph.origins)
-    for old, made in new.items():
-        ir.take_origin(origins, old, made)
-    return substitute(replace(graph, origins=origins), new)
+    return substitute(graph, new) if new else graph
 
 
 def _of_product(one: Node, context: Context) -> tuple[Node | None, str]:

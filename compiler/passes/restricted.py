@@ -10,8 +10,6 @@ owner, which are all that is summed over.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from .. import ir
 from ..ir import Axis, Graph, Length, Node
 from ..ledger import Ledger
@@ -38,12 +36,7 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
         new[one] = ir.reduce(one["reduction"], ir.pick(x, at), (into,), counts)
         origin = graph.origins.get(one)
         ledger.fired("push_picks", "restricted", LAW, origin.span if origin else None)
-    if not new:
-        return graph
-    origins = dict(graph.origins)
-    for old, made in new.items():
-        ir.take_origin(origins, old, made)
-    return substitute(replace(graph, origins=origins), new)
+    return substitute(graph, new) if new else graph
 
 
 def _restricted(one: Node) -> bool:

@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from transformula.cli import app
-from transformula.training import command, trainer
-from transformula.training.trainer import Settings, Trained
+from transformula.training import command
+from transformula.training.job import Settings
+from transformula.training.trainer import Trained
 
 
 def test_options_are_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -65,4 +66,3 @@ def test_mistakes_have_no_traceback(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "Traceback" not in done.output
     assert done.output.startswith("error[T002]")
-    assert trainer.Settings("gpt2").steps == 1000

@@ -74,7 +74,7 @@ def test_blocks_hold_the_text_in_order(tmp_path_factory: pytest.TempPathFactory,
     tokens = byte_tokens()
     file = tmp_path_factory.mktemp("text") / "text.txt"
     file.write_text("\n".join(lines) + "\nend\n", "utf-8")
-    found = corpus([file], tokens, 1, length, 0.0)
+    found = corpus([file], tokens, None, length, 0.0)
     frame = [tokens.ids["cls_token"], tokens.ids["sep_token"]]
     inner = [one for example in found.examples for one in example.texts[0].ids[1:-1]]
     assert all([one.texts[0].ids[0], one.texts[0].ids[-1]] == frame for one in found.examples)
@@ -98,10 +98,10 @@ def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
     [
         ("one\ttwo\nthree\n", 2, "line 2 has 1 columns, 2 texts are wanted"),
         ("one\ttwo\tlots\n", 2, "line 1: the label 'lots' is no number"),
-        ("", 1, "0 examples are too few"),
+        ("", None, "0 examples are too few"),
     ],
 )
-def test_texts_that_do_not_fit(tmp_path: Path, text: str, columns: int, told: str) -> None:
+def test_texts_that_do_not_fit(tmp_path: Path, text: str, columns: int | None, told: str) -> None:
     file = tmp_path / "text.txt"
     file.write_text(text, "utf-8")
     with pytest.raises(TransformulaError, match=told):
@@ -111,7 +111,7 @@ def test_texts_that_do_not_fit(tmp_path: Path, text: str, columns: int, told: st
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_bytes(b"good \xff bad")
     with pytest.raises(TransformulaError, match="is no text in UTF-8: byte 5"):
-        corpus([tmp_path / "text.txt"], byte_tokens(), 1, 16, 0.05)
+        corpus([tmp_path / "text.txt"], byte_tokens(), None, 16, 0.05)
 
 
 @given(st.integers(1, 30), st.integers(1, 12), st.integers(0, 9))

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from . import trainer
-from .trainer import Settings, Trained
+from .job import Settings
+from .trainer import Trained
 
 
 def train(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..backends.program import Program
 from ..compiler import corruptions
 from ..compiler.driver import Compiled
-from ..compiler.ir import Input, Length
+from ..compiler.ir import Input
 from ..grammar.diagnostics import error
 from .texts import Example, Text
 from .vocabulary import Tokens
@@ -113,7 +113,7 @@ class Batcher:
 
     def _label(self, name: str, one: Input, given: Mapping[str, Array], examples: Sequence[Example]) -> Array:
         """Labels that no corruption gives: of texts their tokens themselves, of examples what their lines say."""
-        if any(isinstance(axis.size, Length) and axis.owner is not None for axis in one.axes):
+        if any(axis.counted for axis in one.axes):
             mask = given.get("attention_mask")
             ids = np.asarray(given[IDS])
             return ids if mask is None else np.where(mask != 0, ids, IGNORED)

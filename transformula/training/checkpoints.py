@@ -40,10 +40,11 @@ def save(out: Path, origin: Origin, optimiser: Mapping[str, Array], progress: Pr
     made = Path(tempfile.mkdtemp(dir=out, prefix=f"{UNFINISHED}{progress.step}."))
     try:
         origin.save(made)
-        save_file(dict(optimiser) or {"none": np.zeros(0)}, made / OPTIMISER)
+        arrays = {name: np.array(value, order="C") for name, value in optimiser.items()}  # the file is their memory
+        save_file(arrays or {"none": np.zeros(0)}, made / OPTIMISER)
         told = {"step": progress.step, "asked": progress.asked, "history": progress.history}
         (made / STATE).write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-        for file in made.iterdir():
+        for file in made.rglob("*"):
             _flush(file)
         os.chmod(made, 0o755)
         if place.exists():

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from .trainer import Settings, Trained, train
+from .job import Settings
+from .trainer import Trained, train
 
 
 def run(asked: Settings) -> Trained:
@@ -32,7 +33,7 @@ def run(asked: Settings) -> Trained:
 
 def _measured(done: Trained) -> str:
     losses = done.losses
-    if not losses or losses[0] is None:
+    if not losses:
         return f"loss {done.history[-1]['loss']:.4f} after {done.step} steps"
     return f"loss of the held-out text {losses[0]:.4f} → {losses[-1]:.4f} after {done.step} steps"
 

@@ -4,39 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors.numpy import save_file
 
 from ..backends.checkpoint_table import checkpoint_table
-from ..backends.folder import ModelFolder, read_model_folder
+from ..backends.folder import SENTENCE, ModelFolder, read_model_folder
 from ..backends.fresh import drawn, write_fresh, write_sentence
-from ..backends.load import decided, load, longest, weights_in
-from ..backends.numpy.files import read_stored
+from ..backends.load import decided, engine_of, load, longest, weights_in
+from ..backends.numpy.files import WEIGHTS_FILE, read_stored
 from ..backends.numpy.weights import Weights, assemble, other_names
 from ..backends.optimising import AdamW
 from ..backends.program import Program, check_backend, passes_left_out, proved
-from ..backends.saving import Origin
+from ..backends.saving import Origin, replace_file
 from ..backends.sentence import MODEL
 from ..compiler import corruptions
 from ..compiler.checkpoint import checkpoint_rows
-from ..compiler.config import Config
-from ..compiler.driver import Compiled, compile_graph, load_module, lowered
+from ..compiler.config import Config, read_config
+from ..compiler.driver import Compiled, compile_graph, known_settings, load_module, lowered
+from ..compiler.ir import Input, Output
 from ..compiler.modules import Entry, Module, shipped
 from ..compiler.training import compile_gradients
 from ..grammar.diagnostics import did_you_mean, error
 from . import checkpoints
 from .batches import Batcher
+from .job import OWN, Job, Settings
 from .schedule import SHAPES, Schedule
 from .texts import Corpus, corpus
-from .trainer import Job, Settings
 from .vocabulary import KEYS, Tokens, tokens_of
 
 Array = npt.NDArray[Any]
-SENTENCE, ENCODER = "sbert", "bert"
+ENCODER = "bert"
+"""What is under a Sentence-BERT whose weights are drawn."""
 NONE = "none"
 
 
@@ -45,12 +49,15 @@ def prepare(asked: Settings) -> Job:
     check(asked)
     older = _older(asked)
     source = Path(asked.spec)
-    places = [asked.out if asked.resume else None, asked.tokenizer, source if source.is_dir() else None]
+    places = [asked.out if older else None, asked.tokenizer, source if source.is_dir() else None]
     held = next((one for one in places if one and (one == asked.tokenizer or (one / "tokenizer.json").is_file())), None)
     tokens = tokens_of(held, asked.data, asked.vocabulary)
     module, keys, stored = _source(asked)
+    _check_settings(asked, module)
     objective, model = choose_objective(module, asked.objective)
-    found = _folder(asked, module, model, {**keys, **asked.config}, stored, tokens)
+    if not older:
+        _begin(asked, module, model, {**keys, **asked.config}, stored, tokens)
+    found = read_model_folder(asked.out, *_reading(asked, module, model, stored))
     program = _program(asked, found, objective)
     base = compile_graph(found.module, found.config, model, without=passes_left_out("numpy"))
     chain = _chain(asked, found, program, base)
@@ -63,7 +70,8 @@ def prepare(asked: Settings) -> Job:
     progress = checkpoints.Progress(0, asked.asked(text.digest), [])
     if older:
         progress, state = checkpoints.read(older, progress.asked)
-        fit.refill(_weights(program, _origin(replace(found, path=older, weights=older)), asked))
+        own = {name.removeprefix(OWN): state.pop(name) for name in list(state) if name.startswith(OWN)}
+        fit.refill({**_weights(program, _origin(replace(found, path=older, weights=older)), asked), **own})
         fit.restore(state)
     warmup = min(asked.steps // 10, 1000) if asked.warmup is None else asked.warmup
     schedule = Schedule(asked.lr, warmup, asked.steps, asked.schedule)
@@ -74,6 +82,7 @@ def prepare(asked: Settings) -> Job:
 def check(asked: Settings) -> None:
     """Numbers that make no training are errors."""
     check_backend(asked.backend)
+    engine_of(asked.backend, None, asked.dtype)
     if not asked.data:
         raise error("T002", "there is no text to train on", help="Give --data FILE, several if needed.")
     for name in ("steps", "batch_size", "accumulate", "length", "eval_every", "save_every"):
@@ -81,7 +90,7 @@ def check(asked: Settings) -> None:
             raise error("T004", f"{name} = {getattr(asked, name)} should be at least 1")
     for name, ok in (
         ("lr", asked.lr > 0), ("decay", asked.decay >= 0), ("clip", asked.clip >= 0),
-        ("held_out", 0 <= asked.held_out < 1),
+        ("held_out", 0 <= asked.held_out < 1), ("seed", asked.seed >= 0),
         ("warmup", asked.warmup is None or 0 <= asked.warmup <= asked.steps), ("keep", asked.keep >= 1),
     ):  # fmt: skip
         if not ok:
@@ -94,6 +103,14 @@ def check(asked: Settings) -> None:
         raise error("T004", f"there is no schedule `{asked.schedule}`", help=advice)
 
 
+def _check_settings(asked: Settings, module: Module) -> None:
+    """Each setting is an entry of the spec that config.json can hold: the folder is read again."""
+    for name in known_settings(module, asked.settings):
+        if not module.options[name].keys:
+            told = f"`{name}` of {module.name} has no key in config.json, so the trained folder could not say it"
+            raise error("T015", told, help=f"Give it one in a spec of your own: {name} = … as KEY.")
+
+
 def _older(asked: Settings) -> Path | None:
     """The newest checkpoint of the folder, if the training goes on from it."""
     if asked.out.exists() and not asked.out.is_dir():
@@ -104,6 +121,9 @@ def _older(asked: Settings) -> Path | None:
     if older and not asked.resume:
         told = f"{asked.out} holds {older[-1].name} of another training"
         raise error("T012", told, help="--resume goes on from it; or choose another --out.")
+    if not older and any((asked.out / name).exists() for name in ("config.json", "modules.json", WEIGHTS_FILE)):
+        told = f"{asked.out} holds a model, and no checkpoint to go on from"
+        raise error("T012", told, help="Choose another --out: its weights would be lost.")
     return older[-1] if older else None
 
 
@@ -138,30 +158,40 @@ def choose_objective(module: Module, name: str | None) -> tuple[Entry, str]:
     return known[name], of.name
 
 
-def _folder(
-    asked: Settings, module: Module, model: str, keys: Mapping[str, Any], stored: Path | None, tokens: Tokens
-) -> ModelFolder:
-    """The folder --out with config, tokenizer and the weights that the training begins with."""
-    sentence = module.name == SENTENCE or (module.base is not None and module.base.name == SENTENCE)
+def _is_sentence(module: Module) -> bool:
+    return module.name == SENTENCE or (module.base is not None and module.base.name == SENTENCE)
+
+
+def _reading(asked: Settings, module: Module, model: str, stored: Path | None) -> tuple[str | None, str | None]:
+    """(the spec, the model) that the folder is read as, where it does not say so itself."""
     own = None if asked.spec in shipped() or stored is not None else asked.spec
-    entry = None if sentence else model
-    if not (asked.resume and (asked.out / "config.json").is_file()):
-        if sentence and stored is not None:
-            load(stored, validate=False).save_pretrained(asked.out)
-        elif sentence:
-            base = load_module(ENCODER)
-            config = _config(asked, base, keys, tokens)
-            write_fresh(asked.out, base, config, None, asked.seed, asked.stored)
-            width = config.axis("d")
-            assert width is not None
-            write_sentence(asked.out, int(str(width.size)), asked.length)
-        else:
-            config = _config(asked, module, keys, tokens)
-            write_fresh(asked.out, module, config, model, asked.seed, asked.stored)
-            if stored is not None:
-                _go_on(asked.out, stored)
-        tokens.save(asked.out)
-    return read_model_folder(asked.out, own, entry)
+    return own, None if _is_sentence(module) else model
+
+
+def _begin(
+    asked: Settings, module: Module, model: str, keys: Mapping[str, Any], stored: Path | None, tokens: Tokens
+) -> None:
+    """Writes the folder --out with config, tokenizer and the weights that the training begins with."""
+    if _is_sentence(module) and stored is not None:
+        load(stored, validate=False).save_pretrained(asked.out)
+    elif _is_sentence(module):
+        base = load_module(ENCODER)
+        config = _config(asked, base, {**keys, **_more_keys(asked, module, base)}, tokens)
+        write_fresh(asked.out, base, config, None, asked.seed, asked.stored)
+        width = config.axis("d")
+        assert width is not None
+        write_sentence(asked.out, int(str(width.size)), asked.length)
+    else:
+        config = _config(asked, module, keys, tokens)
+        write_fresh(asked.out, module, config, model, asked.seed, asked.stored)
+        if stored is not None:
+            _go_on(asked.out, stored, module, model)
+    tokens.save(asked.out)
+
+
+def _more_keys(asked: Settings, module: Module, base: Module) -> dict[str, Any]:
+    """The settings that a spec has beside its encoder's, by their keys in config.json."""
+    return {module.options[name].keys[0][0]: one for name, one in asked.settings.items() if name not in base.options}
 
 
 def _config(asked: Settings, module: Module, keys: Mapping[str, Any], tokens: Tokens) -> Config:
@@ -175,7 +205,7 @@ def _config(asked: Settings, module: Module, keys: Mapping[str, Any], tokens: To
                     told["vocab_size"] = tokens.size
                 elif named[key[0]] in tokens.ids:
                     told[key[0]] = tokens.ids[named[key[0]]]
-    config = Config(module, told, dict(asked.settings))
+    config = Config(module, told, {name: one for name, one in asked.settings.items() if name in module.options})
     vocabulary = next((name for name, one in module.options.items() if ("vocab_size",) in one.keys), None)
     size = config.axis(vocabulary) if vocabulary else None
     if size is not None and isinstance(size.size, int) and size.size < tokens.size:
@@ -184,23 +214,17 @@ def _config(asked: Settings, module: Module, keys: Mapping[str, Any], tokens: To
     return config
 
 
-def _go_on(out: Path, stored: Path) -> None:
+def _go_on(out: Path, stored: Path, module: Module, model: str) -> None:
     """Puts the stored tensors of a folder over those that were drawn, where names and shapes agree."""
-    from safetensors.numpy import save_file
-
     mine, theirs = read_stored(out), read_stored(stored)
-    found = read_model_folder(out)
-    chosen = found.module.entries[found.entry] if found.entry else None
-    assert chosen is not None
-    config = Config(found.module, found.config)
-
-    graph = lowered(found.module, config, chosen)
-    prefixes = checkpoint_table(checkpoint_rows(found.module, graph.name, graph, config))[2]
+    config = Config(module, read_config(out / "config.json"))
+    graph = lowered(module, config, module.entries[model])
+    prefixes = checkpoint_table(checkpoint_rows(module, graph.name, graph, config))[2]
     made = {}
     for name, array in mine.items():
         same = [one for one in other_names(name, prefixes) if one in theirs and theirs[one].shape == array.shape]
         made[name] = np.ascontiguousarray(theirs[same[0]].astype(array.dtype) if same else array)
-    save_file(made, out / "model.safetensors", metadata={"format": "pt"})
+    replace_file(out / WEIGHTS_FILE, partial(save_file, made, metadata={"format": "pt"}))
 
 
 def _origin(found: ModelFolder) -> Origin:
@@ -251,13 +275,19 @@ def _fitting(found: ModelFolder, program: Program, base: Compiled) -> list[str]:
     if _is_causal(base):  # its labels are its tokens
         return []
     known = {one.name for one in base.formula.inputs}
-    needed = {one.name for one in program.compiled.formula.inputs if one.required and one.name not in known}
+    inputs = [one for one in program.compiled.formula.inputs if one.required and one.name not in known]
+    needed = {(one.name, _of_tokens(one)) for one in inputs}
     for name in corruptions.names(found.module):
         graph = lowered(found.module, Config(found.module, found.config), found.module.entries[name])
         texts = [one.name for one in graph.inputs if one.name.endswith("input_ids")]
-        if len(texts) == 1 and needed <= {out.name for out in graph.outputs}:
+        if len(texts) == 1 and needed <= {(out.name, _of_tokens(out)) for out in graph.outputs}:
             return [name]
     return []
+
+
+def _of_tokens(one: Input | Output) -> bool:
+    """Whether there is one for each token, and not one for each example."""
+    return any(axis.counted for axis in one.axes)
 
 
 def _room(asked: Settings, found: ModelFolder) -> int:
@@ -275,8 +305,14 @@ def _text(
 ) -> Corpus:
     groups = program.compiled.formula.groups
     pairs = bool(chain) and sum(one.name.endswith("input_ids") for one in chain[0].compiled.formula.inputs) > 1
-    columns = _columns(asked, program) if groups else 1
+    labelled = _is_labelled(program) and not chain
+    columns = _columns(asked, program) if groups else 1 if labelled else None
     return corpus(asked.data, tokens, columns, (room - 3) // 2 if pairs else room, asked.held_out, framed and not pairs)
+
+
+def _is_labelled(program: Program) -> bool:
+    """Whether the objective needs a number for each example."""
+    return any(one.required and len(one.axes) == 1 for one in program.compiled.formula.inputs)
 
 
 def _columns(asked: Settings, program: Program) -> int:
@@ -286,6 +322,5 @@ def _columns(asked: Settings, program: Program) -> int:
             for line in lines:
                 if line.strip():
                     parts = line.rstrip("\n").split("\t")
-                    inputs = program.compiled.formula.inputs
-                    return len(parts) - any(one.required and len(one.axes) == 1 for one in inputs)
+                    return len(parts) - _is_labelled(program)
     return 2

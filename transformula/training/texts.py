@@ -74,9 +74,9 @@ def read_lines(files: Sequence[Path]) -> list[str]:
 
 
 def corpus(
-    files: Sequence[Path], tokens: Tokens, columns: int, length: int, fraction: float, framed: bool = True
+    files: Sequence[Path], tokens: Tokens, columns: int | None, length: int, fraction: float, framed: bool = True
 ) -> Corpus:
-    """Examples of at most `length` tokens: with one column, blocks of running text; with more, a line each.
+    """Examples of at most `length` tokens: blocks of running text, or with a number of columns a line each.
 
     Columns are between tabs; a last one more is the example's label, a number. `fraction` of the examples, the last
     ones, is held out; `framed` examples stand between the first and the last special token. Raises `TransformulaError`
@@ -84,7 +84,7 @@ def corpus(
     """
     lines = read_lines(files)
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    found = list(_rows(lines, tokens, columns, length) if columns > 1 else _blocks(lines, tokens, length, framed))
+    found = list(_rows(lines, tokens, columns, length) if columns else _blocks(lines, tokens, length, framed))
     held = int(np.ceil(len(found) * fraction)) if fraction else 0
     if len(found) <= held:
         named = ", ".join(map(str, files))

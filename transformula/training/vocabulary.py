@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.program import write_text
+from ..backends.saving import TOKENIZER, copy_beside
 from ..grammar.diagnostics import error
 
 SPECIAL = {
@@ -19,9 +20,6 @@ SPECIAL = {
     "unk_token": "<unk>",
 }
 """The special tokens of the tokenizer over bytes, numbered as they stand here."""
-
-FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
-"""What may belong to a tokenizer."""
 
 SENTINELS = 100
 """Its sentinels <extra_id_0> …, the last of its ids, counted down as T5 has them."""
@@ -40,11 +38,14 @@ KEYS = {
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer with the ids of its special tokens by their role (`cls_token`, …) and the files that it is."""
+    """A tokenizer with the ids of its special tokens by their role (`cls_token`, …).
+
+    Its files are those of a folder, or texts by their names.
+    """
 
     tokenizer: Any
     ids: dict[str, int]
-    files: dict[str, str]
+    files: Path | dict[str, str]
 
     @property
     def size(self) -> int:
@@ -58,6 +59,9 @@ class Tokens:
 
     def save(self, folder: Path) -> None:
         """Writes the files of the tokenizer."""
+        if isinstance(self.files, Path):
+            copy_beside(self.files, [self.files], folder, TOKENIZER)
+            return
         for name, text in self.files.items():
             write_text(folder / name, text)
 
@@ -108,13 +112,9 @@ def folder_tokens(place: Path) -> Tokens:
         found = next((one for one in map(pieces.find, names) if one is not None), None)
         if found is not None:
             ids[key.removesuffix("_id")] = found
-    files = {}
-    for name in FILES:
-        if (folder / name).is_file():
-            files[name] = (folder / name).read_text("utf-8")
     if "eos_token" in ids:
         ids.setdefault("sep_token", ids["eos_token"])
-    return Tokens(pieces.tokenizer, ids, files)
+    return Tokens(pieces.tokenizer, ids, folder)
 
 
 def tokens_of(place: Path | None, files: Sequence[Path] = (), size: int = 0) -> Tokens:
