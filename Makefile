@@ -55,7 +55,8 @@ $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
 # The tests compare with the libraries, so here the model's declared dependencies are wanted. rxnmapper holds a small
 # ALBERT with pickled weights; only these files of it are read, and it stays out of site-packages, where its own `tests`
 # would hide ours.
-$(VENV)/test.stamp: pyproject.toml | $(BIN)/python
+$(VENV)/test.stamp: pyproject.toml tests/install_tools.sh | $(BIN)/python
+	tests/install_tools.sh > /dev/null
 	$(BIN)/python -m pip install --quiet --editable '.[test,demo]'
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/models rxnmapper
 	touch $@

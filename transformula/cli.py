@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import functools
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 
-from . import __version__
+from . import looking
+from .commands import app, command
 from .options import (
     PATH,
     as_json,
     asked,
     config,
     corrupting,
-    drawing,
     entry,
     generating,
     gradients,
@@ -34,58 +30,9 @@ from .options import (
     training,
     validation,
 )
+from .reading import read_compiled, read_config_file, read_settings, read_spec
 
-if TYPE_CHECKING:
-    from .compiler.driver import Compiled
-    from .compiler.modules import Module
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="transformula", message="%(prog)s %(version)s")
-def app() -> None:
-    """Transformer formulas in, readable modules out."""
-
-
-@contextmanager
-def _manners() -> Iterator[None]:
-    """A user's mistake is a message and exit 1, Ctrl-C exit 130; a reader that left early is no mistake."""
-    from .grammar.diagnostics import TransformulaError
-
-    try:
-        yield
-        sys.stdout.flush()
-    except TransformulaError as fault:
-        click.echo(str(fault), err=True)
-        raise click.exceptions.Exit(1) from None
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(130) from None
-    except OSError as fault:
-        if isinstance(fault, BrokenPipeError) or fault.errno == errno.EPIPE:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise click.exceptions.Exit(0) from None
-        click.echo(
-            f"error: {f'{fault.filename}: ' if fault.filename else ''}{fault.strerror or fault}", err=True
-        )
-        raise click.exceptions.Exit(1) from None
-
-
-def command(example: str) -> Callable[[F], F]:
-    """Makes a function a command, with an example below its help and with manners."""
-
-    def register(function: F) -> F:
-        @functools.wraps(function)
-        def polite(*args: Any, **options: Any) -> Any:
-            with _manners():
-                return function(*args, **options)
-
-        return app.command(function.__name__, epilog=f"\b\nExample:\n  {example}")(polite)  # type: ignore[return-value]
-
-    return register
-
-
-# -------------------------------------------------------------------------------------------------- commands
+__all__ = ["app", "looking", "main"]
 
 
 @command("transformula check my.formula --axes")
@@ -98,7 +45,7 @@ def check(specs: tuple[str, ...], axes: bool, config: Path | None, as_json: bool
     """
     from .show import check_report
 
-    if not check_report([_spec(one) for one in specs], _config(config), axes, as_json):
+    if not check_report([read_spec(one) for one in specs], read_config_file(config), axes, as_json):
         raise click.exceptions.Exit(1)
 
 
@@ -116,7 +63,7 @@ def compile(spec: str, out: Path | None, backend: str, layout: str | None, valid
     check_backend(backend, layout)
     chosen["without"] = (*chosen["without"], *passes_left_out(backend))
     chosen["gradients"] &= backend == "numpy"
-    compiled = _compiled(spec, **chosen)
+    compiled = read_compiled(spec, **chosen)
     made = Program(proved(compiled) if validate else compiled, backend, layout)
     source = made.source
     for line in made.ledger.lines:
@@ -168,7 +115,7 @@ def run(**chosen: Any) -> None:
     """
     from .texts import Job, run_job
 
-    chosen["option"] = _settings(chosen["option"], "option", "no_repeat_ngram_size=3")
+    chosen["option"] = read_settings(chosen["option"], "option", "no_repeat_ngram_size=3")
     run_job(Job(**chosen))
 
 
@@ -192,10 +139,10 @@ def corrupt(
     """
     from .corrupting import Job, corrupt_job, programs
 
-    said = _settings(chosen.pop("inputs"), "input", "mlm_probability=0.3")
+    said = read_settings(chosen.pop("inputs"), "input", "mlm_probability=0.3")
     said |= {"whole_words": True} if chosen.pop("whole_words") else {}
     folder = Path(spec) if Path(spec).is_dir() else None
-    made = programs(folder or _spec(spec), name, backend, _config(config), _settings(settings))
+    made = programs(folder or read_spec(spec), name, backend, read_config_file(config), read_settings(settings))
     chosen["tokenizer"] = chosen["tokenizer"] or folder
     corrupt_job(made, Job(inputs=said, **chosen))
 
@@ -211,28 +158,9 @@ def train(spec: str, config: Path | None, settings: tuple[str, ...], inputs: tup
     """
     from .training.command import end, run, settings_of
 
-    said = _settings(inputs, "input", "mlm_probability=0.3")
-    end(run(settings_of(spec, config=_config(config) or {}, settings=_settings(settings), inputs=said, **chosen)))
-
-
-@command("transformula graph bert --format html -o bert.html")
-@spec
-@options(drawing, config, settings, entry)
-def graph(
-    spec: str, form: str, out: Path | None, stage: str, depth: int | None, full: bool, **chosen: Any
-) -> None:
-    """Draw a model; a stack of layers is drawn once.
-
-    SPEC is a .formula file, the name of a shipped spec, or - for standard input.
-    """
-    from .backends.draw import draw
-    from .backends.program import write_text
-
-    drawn = draw(_compiled(spec, **chosen), form, stage, depth, full)
-    if out is None:
-        click.echo(drawn, nl=False)
-    else:
-        click.echo(write_text(out, drawn), err=True)
+    said = read_settings(inputs, "input", "mlm_probability=0.3")
+    chosen |= {"config": read_config_file(config), "settings": read_settings(settings)}
+    end(run(settings_of(spec, inputs=said, **chosen)))
 
 
 @command("transformula explain bert --set layers=2 --length 512")
@@ -255,7 +183,7 @@ def explain(spec: str, batch: int, length: int, fill: float, as_json: bool, **ch
     from .compiler.sizes import Sizes
     from .show import explain_report
 
-    explain_report(explained(_compiled(spec, **chosen), Sizes(batch, length, fill)), as_json)
+    explain_report(explained(read_compiled(spec, **chosen), Sizes(batch, length, fill)), as_json)
 
 
 @command("transformula verify bert --entry Bert")
@@ -279,8 +207,8 @@ def verify(spec: str, backends: tuple[str, ...], entry: str | None, as_json: boo
     from .proofs import verify_spec
 
     folder = Path(spec) if Path(spec).is_dir() else None
-    compiled = functools.partial(_compiled, **chosen)
-    if not verify_spec(folder or _spec(spec), folder is not None, entry, compiled, backends, as_json):
+    compiled = functools.partial(read_compiled, **chosen)
+    if not verify_spec(folder or read_spec(spec), folder is not None, entry, compiled, backends, as_json):
         raise click.exceptions.Exit(1)
 
 
@@ -304,83 +232,6 @@ def specs() -> None:
     from .show import specs_report
 
     specs_report()
-
-
-# ------------------------------------------------------------------------------------------- reading options
-
-
-def _spec(name: str) -> str | Path:
-    """What the driver takes: a path (or shipped name), or the text of standard input."""
-    if name != "-":
-        return Path(name)
-    text = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
-    return text if "\n" in text else f"{text}\n"
-
-
-def _config(file: Path | None) -> dict[str, Any]:
-    if file is None:
-        return {}
-    from .compiler.config import read_config
-
-    return read_config(file / "config.json" if file.is_dir() else file)
-
-
-def _settings(given: tuple[str, ...], option: str = "set", example: str = "layers=6") -> dict[str, Any]:
-    """NAME=VALUE; a value that is JSON is a number, truth value or list, any other a text."""
-    import json
-
-    found: dict[str, Any] = {}
-    for name, value in _pairs(option, given, example):
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found
-
-
-def _pairs(option: str, given: tuple[str, ...], example: str) -> Iterator[tuple[str, str]]:
-    from .grammar.diagnostics import error
-
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals or not name:
-            raise error("C625", f"--{option} {one} should be NAME=VALUE", help=f"For example --{option} {example}.")
-        yield name.strip(), value
-
-
-def _compiled(
-    spec: str | Module,
-    config: Path | None = None,
-    settings: tuple[str, ...] = (),
-    entry: str | None = None,
-    without: tuple[str, ...] = (),
-    only: tuple[str, ...] = (),
-    until: str | None = None,
-    shows: tuple[str, ...] = (),
-    results: tuple[str, ...] = (),
-    rows: tuple[str, ...] = (),
-    gradients: bool = False,
-) -> Compiled:
-    """The stages of a spec's model, or of the model that a folder holds; with `gradients`, those of its objectives."""
-    from dataclasses import replace
-
-    from .backends.folder import read_generation_config
-    from .compiler.driver import compile_graph
-    from .compiler.training import compile_gradients
-
-    given, module = _config(config), None
-    generation = read_generation_config(config) if config is not None and config.is_dir() else None
-    if isinstance(spec, str) and Path(spec).is_dir():
-        from .texts import folder_spec
-
-        module, given, entry = folder_spec(Path(spec), given, entry)
-    chosen = dict(_pairs("rows", rows, "logits=last"))
-    made = module or (_spec(spec) if isinstance(spec, str) else spec)
-    found = compile_graph(
-        made, given, entry, _settings(settings), without, only or None, until, shows, results, chosen
-    )
-    found = replace(found, generation=generation)
-    return replace(found, gradients=compile_gradients(found)) if gradients else found
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from tests.specs.configs import TINY
 from tests.specs.peers import MASK, Array, batch, saved
 from transformula import TransformulaError
 from transformula.backends.torch.convert import convert
-from transformula.cli import _compiled
+from transformula.reading import read_compiled
 
 D = TINY["hidden_size"]
 ALL = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
@@ -215,7 +215,7 @@ def test_a_module_does_not_ignore_a_dense(tmp_path: Path) -> None:
 def test_the_command_line_takes_such_a_folder(tmp_path: Path) -> None:
     """`compile` and `explain` see what `load` sees, over other encoders, too."""
     folder = sentence(tmp_path, Pooling(D, ["mean", "cls"]), dense(D * 2, 5), family="MPNet")
-    assert [one.name for one in _compiled(str(folder)).graph.weights][-2:] == ["dense_1.W", "dense_1.b"]
+    assert [one.name for one in read_compiled(str(folder)).graph.weights][-2:] == ["dense_1.W", "dense_1.b"]
 
 
 def test_pickled_modules_are_converted(tmp_path: Path) -> None:

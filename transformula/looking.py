@@ -1,0 +1,32 @@
+"""The commands that show an architecture: pictures of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .commands import command
+from .options import config, drawing, entry, options, settings, spec
+from .reading import read_compiled
+
+
+@command("transformula graph bert --format html -o bert.html")
+@spec
+@options(drawing, config, settings, entry)
+def graph(
+    spec: str, form: str, out: Path | None, stage: str, depth: int | None, full: bool, **chosen: Any
+) -> None:
+    """Draw a model; a stack of layers is drawn once.
+
+    SPEC is a .formula file, the name of a shipped spec, or - for standard input.
+    """
+    from .backends.draw import draw
+    from .backends.program import write_text
+
+    drawn = draw(read_compiled(spec, **chosen), form, stage, depth, full)
+    if out is None:
+        click.echo(drawn, nl=False)
+    else:
+        click.echo(write_text(out, drawn), err=True)
