@@ -18,10 +18,11 @@ from ..compiler.numeric import UNIT
 from ..compiler.reference import Places, length_names, mask_names
 from ..compiler.validation import cases
 from ..compiler.validation.cases import OWN, Case, case
-from ..compiler.validation.proof import EVERY, Measure, fitting
+from ..compiler.validation.fitting import fitting
+from ..compiler.validation.proof import EVERY
 from ..compiler.validation.rounding import Noisy, allowed
 from ..compiler.validation.sizes import Shrinker, Small, Subject, subjects
-from ..compiler.validation.trial import WRONG_ID, Gap, far, gap
+from ..compiler.validation.trial import WRONG_ID, Gap, Measure, far, gap
 from ..grammar.diagnostics import TransformulaError
 from .defaults import default_rows, inputs_of, makers
 from .limits import input_rows, limit_rows, mask_rows

@@ -16,8 +16,7 @@ from ..compiler.corruptions import Border, border, corrupted
 from ..compiler.driver import Compiled
 from ..compiler.ir import Graph
 from ..compiler.numeric import EXACT
-from ..compiler.validation.proof import Measure
-from ..compiler.validation.trial import Gap, far
+from ..compiler.validation.trial import Gap, Measure, far
 from .corrupt import corrupter
 from .program import Program
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PASSES = ("simplify", "recognise", "push_picks", "chunk")
 """The passes that run before a loss is differentiated: the others speak of how weights are kept."""
+AGAIN = ("simplify", "recognise")
+"""Those that run behind it: what the rules of the differentiation made may have a shorter form, or a meaning."""
 DIFFERENTIATE = "differentiate"
 TOTALS = "loss_totals"
 """The input of a differentiated objective with the count of each term of its loss, over all parts of a batch."""
@@ -67,7 +69,11 @@ def _differentiated(loss: Compiled, graph: Graph) -> Compiled:
     done = differentiate(forward)
     verify(done)
     _told(ledger, forward, done)
-    return replace(loss, stages=(*stages, pipeline.Stage(DIFFERENTIATE, done)), ledger=ledger)
+    again, later = pipeline.run(done, only=AGAIN)
+    ledger.lines += later.lines
+    later_stages = (replace(one, name=f"{one.name} again") for one in again[1:])
+    stages = (*stages, pipeline.Stage(DIFFERENTIATE, done), *later_stages)
+    return replace(loss, stages=stages, ledger=ledger)
 
 
 def totalled(graph: Graph) -> Graph:

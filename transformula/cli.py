@@ -194,6 +194,7 @@ def explain(spec: str, batch: int, length: int, fill: float, as_json: bool, **ch
     settings,
     click.option("--entry", metavar="NAME", help="One model or objective; by default all of a spec, or the folder's."),
     click.option("--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."),
+    gradients,
     as_json,
 )
 def verify(spec: str, backends: tuple[str, ...], entry: str | None, as_json: bool, **chosen: Any) -> None:

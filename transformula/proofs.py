@@ -16,7 +16,7 @@ from .grammar.diagnostics import TransformulaError
 if TYPE_CHECKING:
     from .backends.proving import Way
     from .compiler.driver import Compiled
-    from .compiler.validation.proof import Measure
+    from .compiler.validation.trial import Measure
 
 WIDE = 120
 """Columns that a table of all cases needs."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ...grammar.diagnostics import TransformulaError, error
 from .. import pipeline
@@ -16,10 +16,11 @@ from ..ir import Graph, Node
 from ..ledger import Ledger
 from ..numeric import EXACT, REASSOCIATING, ULPS, UNIT
 from ..pipeline import Pass, Stage
-from . import steps
-from .cases import BY_NAME, KINDS, Kind, case
+from . import slopes, steps
+from .cases import BY_NAME, KINDS, Kind
+from .fitting import fitting, trial_of
 from .sizes import Shrinker, Small, Subject, subjects
-from .trial import Gap, Trial
+from .trial import Gap, Measure, Trial
 
 EVERY = {name: tuple(kind.name for kind in KINDS) for name in ("different", "equal", "ones")}
 """All cases for each choice of sizes."""
@@ -33,23 +34,8 @@ QUICK = {"different": ("masks", "tiny"), "equal": ("equal", "large")}
 BUDGET = 1.0
 """Seconds of computing that a quick proof may take."""
 
-GROWTHS = 3
-"""How often tables are made larger for texts that do not fit."""
-
 REMEMBERED = 256
 """Proofs that are not made twice in one process."""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """How far a pass moved the results of a model in one case, at the sizes that are told."""
-
-    model: str
-    stage: str
-    numeric: str
-    case: str
-    sizes: str
-    gap: Gap
 
 
 @dataclass(frozen=True)
@@ -82,7 +68,8 @@ def prove(made: Compiled, profiles: Sequence[str] = tuple(EVERY)) -> Proof:
             for run in runs:
                 skipped = [one for one in skipped if one != name]
                 tried |= _fired(run.ledger)
-                measures += [measure for kind in run.kinds for measure in (*run.measures(kind), *run.steps(kind))]
+                measures += [measure for kind in run.kinds for measure in run.every(kind)]
+    measures += [measure for run in slopes.runs(made, wanted) for kind in run.kinds for measure in run.every(kind)]
     untried = _fired(made.ledger) - tried
     told = tuple(f"{stage} {rule}" for stage, rule in sorted(untried))
     return Proof(tuple(measures), told, tuple(skipped), time.perf_counter() - start)
@@ -94,23 +81,34 @@ def prove_quickly(made: Compiled) -> None:
     How long it takes does not depend on the model's sizes, nor on how many layers it has. After a second of computing,
     no further case is begun.
     """
-    end = time.thread_time() + BUDGET
     key = _key(made)
-    if key in _done:
-        return
+    if key not in _done:
+        _quickly(_quick_runs(made))
+        _quickly(slopes.runs(made, QUICK))
+        _remember(key)
+
+
+def _quick_runs(made: Compiled) -> Iterator[Run]:
+    """The small models of a quick proof; wider ones where a rule has not fired at the first."""
     tried = set[tuple[str, str]]()
     for cases in (QUICK, WIDE):
         if cases is WIDE and _fired(made.ledger) <= tried:
             break
         for run in (run for _, runs in _models(made, cases) for run in runs):
             tried |= _fired(run.ledger)
-            for kind in run.kinds:
-                if not run.holds(kind):
-                    wrong = Proof((*run.measures(kind), *run.steps(kind))).wrong
-                    raise fault(wrong[0] if wrong else run.whole(kind))
-                if time.thread_time() > end:
-                    return _remember(key)
-    return _remember(key)
+            yield run
+
+
+def _quickly(runs: Iterable[Run | slopes.Slopes]) -> None:
+    """Case by case for the time that there is. Raises `TransformulaError` at the first that is wrong."""
+    end = time.thread_time() + BUDGET
+    for run in runs:
+        for kind in run.kinds:
+            wrong = run.worst(kind)
+            if wrong is not None:
+                raise fault(wrong)
+            if time.thread_time() > end:
+                return
 
 
 def _remember(key: object) -> None:
@@ -126,8 +124,13 @@ def fault(found: Measure) -> TransformulaError:
         "X993",
         f"the pass `{found.stage}` changes what {found.model} computes: {_how(found.gap)}",
         because=(f"the case: {BY_NAME[found.case]}", f"the sizes: {found.sizes}"),
-        help=f"This is a fault of transformula: please report it. `--without {found.stage}` compiles without the pass.",
+        help=f"This is a fault of transformula: please report it. {_way_round(found.stage)}",
     )
+
+
+def _way_round(stage: str) -> str:
+    known = stage in (DERIVED, *(row.name for row in pipeline.table()))
+    return f"`--without {stage}` compiles without the pass." if known else "Without gradients it compiles."
 
 
 def told(found: Measure) -> str:
@@ -148,7 +151,7 @@ def _key(made: Compiled) -> object:
     """What a proof depends on: the formulas of the model and its objectives, node by node, and the passes."""
     names = [stage.name for stage in made.stages[1:]]
     rows = tuple(row for row in pipeline.table() if row.name in names)
-    return rows, *(_digest(one.formula) for one in (made, *made.losses))
+    return rows, made.gradients is None, *(_digest(one.formula) for one in (made, *made.losses))
 
 
 def _digest(graph: Graph) -> bytes:
@@ -186,42 +189,6 @@ def _runs(
             yield _ran(subject.entry.name, small, rows, cases, decodes)
 
 
-def fitting(shrinker: Shrinker, profile: str, names: Sequence[str]) -> Iterator[tuple[Small, tuple[Kind, ...]]]:
-    """Small models with their cases: texts that the tables are too small for get a model with larger ones."""
-    width = 4 if profile == "equal" else 5
-    kinds = tuple(replace(one, width=min(one.width, width)) for one in map(BY_NAME.__getitem__, names))
-    small = grown = shrinker.small(profile)
-    if small is None:
-        return
-    for _ in range(GROWTHS):
-        if grown is None or _defined(grown, replace(BY_NAME["masks"], width=width)):
-            break
-        grown = shrinker.grown(grown)
-    if grown is None or grown is small:
-        yield small, kinds
-        return
-    short = tuple(kind for kind in kinds if kind.width == 1 and _defined(small, kind))
-    if short:
-        yield small, short
-    yield grown, tuple(kind for kind in kinds if kind not in short)
-
-
-def _defined(small: Small, kind: Kind) -> bool:
-    """Whether every number of every result exists."""
-    trial = _trial(small.graph, kind)
-    return trial is not None and trial.whole(small.graph)
-
-
-def _trial(graph: Graph, kind: Kind) -> Trial | None:
-    """The case, evaluated on the formula; None where the formula cannot be called so."""
-    try:
-        trial = Trial(graph, case(graph, kind))
-        trial.values(graph)
-    except (TransformulaError, ArithmeticError, ValueError, IndexError):
-        return None
-    return trial
-
-
 # ----------------------------------------------------------------------------------------------- their stages
 
 
@@ -244,6 +211,18 @@ class Run:
         if self.broken[0] or self.whole(kind).gap.wrong:
             return False
         return not any(one.gap.wrong for one in self.steps(kind))
+
+    def every(self, kind: Kind) -> Iterator[Measure]:
+        """Each stage, and the derived step."""
+        yield from self.measures(kind)
+        yield from self.steps(kind)
+
+    def worst(self, kind: Kind) -> Measure | None:
+        """What is to be blamed where the last stage or the derived step is not what the formula is."""
+        if self.holds(kind):
+            return None
+        wrong = Proof(tuple(self.every(kind))).wrong
+        return wrong[0] if wrong else self.whole(kind)
 
     def steps(self, kind: Kind) -> Iterator[Measure]:
         """The derived step against the formula: none for a model without one, or where it draws or is given more."""
@@ -279,7 +258,7 @@ class Run:
         """The case on the formula; None where it has no meaning there, or where the draws have been taken out."""
         if kind not in self.trials:
             undrawn = kind.training and "inference" in [row.name for row in self.rows]
-            self.trials[kind] = None if undrawn else _trial(self.small.graph, kind)
+            self.trials[kind] = None if undrawn else trial_of(self.small.graph, kind)
         return self.trials[kind]
 
     def numeric(self, row: Pass) -> str:

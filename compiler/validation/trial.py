@@ -35,6 +35,18 @@ class Gap:
         return bool(self.reason) or not self.excess <= 1.0
 
 
+@dataclass(frozen=True)
+class Measure:
+    """How far a pass moved the results of a model in one case, at the sizes that are told."""
+
+    model: str
+    stage: str
+    numeric: str
+    case: str
+    sizes: str
+    gap: Gap
+
+
 class Trial:
     """A case, evaluated on one graph after the other; what they share is evaluated once."""
 

@@ -21,6 +21,7 @@ from transformula.compiler.lower import choose_entry, entries
 from transformula.compiler.modules import shipped
 from transformula.compiler.pipeline import Pass
 from transformula.compiler.validation import cases, proof, prove, prove_quickly, rounding, sizes
+from transformula.compiler.validation.fitting import fitting
 from transformula.compiler.validation.trial import Trial
 from transformula.grammar.diagnostics import TransformulaError
 
@@ -291,7 +292,7 @@ def test_texts_get_a_table_that_they_fit_into() -> None:
     for name, least in (("roberta", {"masks": 7, "one": 3}), ("bert", {"masks": 5, "one": 1})):
         shrinker = sizes.Shrinker(sizes.subjects(compile_graph(name, entry="Bert"))[0])
         given = {}
-        for one, kinds in proof.fitting(shrinker, "ones", ["masks", "one"]):
+        for one, kinds in fitting(shrinker, "ones", ["masks", "one"]):
             for kind in kinds:
                 given[kind.name] = one.sizes["place"]
                 assert Trial(one.graph, cases.case(one.graph, kind)).whole(one.graph), (name, kind.name)
