@@ -6,8 +6,8 @@
 
 A difference is measured with two steps, and what they differ by, in slope or in bend, is the room that it gets: near a
 corner, or where a draw tips over, nothing is said. A graph with `stop` has other gradients than its slopes, and only
-its loss and later passes are compared. Hidden entries are numbers here: a gradient sums over them with zeros, and a backend
-takes NaN out of them where they come in.
+its loss and later passes are compared. Hidden entries are numbers here: a gradient sums over them with zeros, and a
+backend takes NaN out of them where they come in.
 """
 
 from __future__ import annotations
