@@ -16,7 +16,6 @@ from . import ir, pipeline
 from .cost import flops
 from .differentiation import GRADIENT, differentiate
 from .ir import Graph, Input, Node
-from .kernels import is_draw
 from .ledger import Ledger
 from .objectives import COUNT, batch_of, terms
 from .verify import verify
@@ -38,7 +37,7 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
     Of an objective that was compiled by itself that one alone, in terms of `TOTALS`.
     """
     if made.kind == "objective":
-        return (_differentiated(made, totalled(without_dropout(made.formula))),)
+        return (_differentiated(made, totalled(made.formula)),)
     found = []
     for loss in made.losses:
         if made.formula.each:
@@ -46,18 +45,8 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
             made.ledger.refused(DIFFERENTIATE, "reverse_mode", f"the gradients of {loss.entry}", told)
             continue
         graph = composed(made.formula, loss.formula)
-        drops = any(is_draw(one) for one in graph.nodes())  # a seed draws for all rows, or the rows that count do
-        found.append(_differentiated(loss, replace(graph, selects=not drops)))
+        found.append(_differentiated(loss, replace(graph, selects=True)))
     return tuple(found)
-
-
-def without_dropout(graph: Graph) -> Graph:
-    """The graph with nothing dropped; `stop` stays, which says where gradients end."""
-
-    def change(one: Node) -> Node:
-        return one.args[0] if one.op == "random" and one["draw"] == "dropout" else one
-
-    return graph.rewrite(change)
 
 
 def _differentiated(loss: Compiled, graph: Graph) -> Compiled:
