@@ -151,7 +151,9 @@ class GradientWriter(Selecting):
         if one["draw"] != "dropout":
             return super()._random(one)
         picked, axes = one.get("picked"), one.get("drawn") or one.axes
-        steps = "".join(f"@{{{self.counters[loop]}}}" for loop in sorted(one.free))
+        count = len(one.args) - one.get("counted", 0)
+        given = [f"int({self.value(arg).text})" for arg in one.args[count:]]
+        steps = "".join(f"@{{{text}}}" for text in given or [self.counters[loop] for loop in sorted(one.free)])
         site = repr(str(one["site"])) + (f' + f"{steps}"' if steps else "")
         known = drawing_order(axes)
         turned = "" if known == list(axes) else f", {tuple(known.index(axis) for axis in axes)}"
@@ -159,7 +161,7 @@ class GradientWriter(Selecting):
         dims = one.axes
         if picked is not None:
             keys = picked if isinstance(picked, tuple) else (picked,)
-            places = [self.value(arg) for arg in one.args[2:]]
+            places = [self.value(arg) for arg in one.args[2:count]]
             lead = tuple(dict.fromkeys(axis for place in places for axis in place.dims))
             shared = tuple(a for a in axes if a in lead and a not in keys)
             rest = tuple(a for a in axes if a not in lead and a not in keys)

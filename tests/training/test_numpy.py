@@ -227,12 +227,11 @@ def asked(data: Path, out: Path, *more: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["text.txt", "pairs.tsv"])
 def test_going_on_changes_no_bit(tmp_path: Path, name: str) -> None:
-    """The command says that nothing is dropped out; what is saved after three steps ends as six in one go do."""
+    """What is saved after three steps ends as six in one go do; the usual rates drop out by step and part."""
     data = tmp_path / name
     data.write_text(PAIRS if name == "pairs.tsv" else TEXT, "utf-8")
     whole = CliRunner().invoke(app, asked(data, tmp_path / "whole", "--steps", "6"))
     assert whole.exit_code == 0, whole.output
-    assert "NumPy drops nothing out" in whole.stderr
     shutil.copytree(tmp_path / "whole", tmp_path / "parts")
     shutil.rmtree(tmp_path / "parts" / "checkpoint-6")
     parts = CliRunner().invoke(app, asked(data, tmp_path / "parts", "--steps", "6", "--resume"))
