@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class Joined:
         now = self.weights()
         for part, origin in self.parts:
             own = {name: now.get(part.homes[name], value) for name, value in origin.weights().items()}
-            replace(origin, weights=lambda own=own: own).save(Path(target) / part.name)
+            replace(origin, weights=partial(dict, own)).save(Path(target) / part.name)
         return Path(target)
 
 
@@ -98,16 +99,20 @@ def parts_of(module: Module, config: Config, objective: Entry) -> tuple[Part, ..
     for instance, model, name in folder_rows(module, objective.name):
         entry, inner = module.entries[model], use_config(module, config, instance)
         own = _said(module, inner, entry, name)
-        homes = {}
-        for one in lowered(module, own, entry).weights:
-            home = _home(f"{instance}.{one.name}", shapes, ties)
-            if home in shapes and shapes[home] != one.shape:
-                told = f"{home} is {list(shapes[home])}, in {model} it is {list(one.shape)}"
-                advice = "Its row should name the model that it is."
-                raise error("T022", f"{instance} is no {model}: {told}", help=advice)
-            homes[one.name] = home
+        found = {one.name: one.shape for one in lowered(module, own, entry).weights}
+        homes = {weight: _home(f"{instance}.{weight}", shapes, ties) for weight in found}
+        _check(instance, model, {homes[weight]: shape for weight, shape in found.items()}, shapes)
         made.append(Part(name, entry, own, homes, inner is config))
     return tuple(made)
+
+
+def _check(instance: str, model: str, found: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
+    """The weights of an instance are those of the model that its row names."""
+    lacking = [name for name in shapes if name.startswith(f"{instance}.") and name not in found]
+    other = [name for name, shape in found.items() if shapes.get(name, shape) != shape]
+    if lacking or other:
+        told = f"{model} has nothing like {lacking[0]}" if lacking else f"{other[0]} has another shape in {model}"
+        raise error("T022", f"{instance} is no {model}: {told}", help="Its row should name the model that it is.")
 
 
 def _said(module: Module, inner: Config, model: Entry, folder: str) -> Config:

@@ -352,19 +352,18 @@ class Evaluator:
             return np.broadcast_to(align(args[0], one.args[0].axes, one.axes), shape)
         count = len(args) - one.get("counted", 0)
         args, steps = args[:count], [np.asarray(number).reshape(1) for number in args[count:]]
-        if not steps:
-            steps = [np.array([self._steps[ident][0]]) for ident in sorted(one.free)]
         if one.get("picked") is not None:
             return self._rows_drawn(one, args, steps)
         full = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
         aligned = [align(value, arg.axes, full) for value, arg in zip(args, one.args, strict=False)]
         return draws.draw(one["draw"], aligned, self._numbers(one, full, steps))
 
-    def _numbers(self, one: Node, axes: Sequence[Axis], steps: Sequence[Array]) -> Array:
+    def _numbers(self, one: Node, axes: Sequence[Axis], given: Sequence[Array] = ()) -> Array:
         """A uniform number for each entry, by its places: the steps of loops, the example, then axes by their names.
 
         So it does not matter in which order a formula came by its axes.
         """
+        steps = given or [np.array([self._steps[ident][0]]) for ident in sorted(one.free)]
         known = drawing_order(axes)
         places = [self.lengths.numbers.get(axis, self.extent(axis)) for axis in known]
         drawn = draws.uniform(self.seed, one["site"], (*steps, *places))

@@ -128,8 +128,8 @@ def electra() -> tuple[Any, Any, dict[str, Array]]:
 
 
 def by_name(small: dict[str, Any], large: dict[str, Any]) -> dict[str, Array]:
-    models = {"generator": ("BertForMaskedLM", QUARTER, small), "discriminator": ("ElectraForPreTraining", SMALL, large)}
-    found = {part: spelled("electra", *one) for part, one in models.items()}
+    models = ("generator", "BertForMaskedLM", QUARTER, small), ("discriminator", "ElectraForPreTraining", SMALL, large)
+    found = {part: spelled("electra", model, sizes, own) for part, model, sizes, own in models}
     return {f"{part}.{name}": value for part, own in found.items() for name, value in own.items()}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.compiler.differentiation.slopes import evaluated
 from tests.specs.objectives import class_of, random_weights
-from tests.training.test_numpy import MASK, RATES, SIZES, given, totals
+from tests.training.test_numpy import RATES, SIZES, given, totals
 from transformula.backends.checkpoint_table import checkpoint_table
 from transformula.backends.numpy.fitting import Fit
 from transformula.backends.numpy.weights import assemble

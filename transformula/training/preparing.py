@@ -50,11 +50,11 @@ def prepare(asked: Settings) -> Job:
     place = place_of(Begun(asked, module, keys, stored, tokens), objective)
     if not older:
         place.begin()
-    module, keys, folders = place.read()
-    program = _program(asked, module, keys, objective)
+    module, config, folders = place.read()
+    program = _program(asked, module, config, objective)
     without = passes_left_out("numpy")
     bases = [compile_graph(module, found.config, model, without=without) for model, found in folders]
-    chain = _chain(asked, module, keys, program, bases)
+    chain = _chain(asked, module, config, program, bases)
     room = min(_room(asked, found) for _, found in folders)
     text = _text(asked, program, chain, tokens, room, not any(map(_is_causal, bases)))
     origin = place.origin(asked.out)
