@@ -17,7 +17,7 @@ from .cost import flops
 from .differentiation import GRADIENT, differentiate
 from .ir import Graph, Input, Node
 from .ledger import Ledger
-from .objectives import COUNT, batch_of, terms
+from .objectives import COUNT, batch_of, terms, whole
 from .verify import verify
 
 if TYPE_CHECKING:
@@ -40,11 +40,10 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
         return (_differentiated(made, totalled(made.formula)),)
     found = []
     for loss in made.losses:
-        if made.formula.each:
-            told = "an example is a group of texts"
-            made.ledger.refused(DIFFERENTIATE, "reverse_mode", f"the gradients of {loss.entry}", told)
-            continue
-        graph = composed(made.formula, loss.formula)
+        if made.formula.each:  # an example is a group of texts: the objective from their tokens on
+            graph = whole(made.module, made.config, made.module.entries[loss.entry])
+        else:
+            graph = composed(made.formula, loss.formula)
         found.append(_differentiated(loss, replace(graph, selects=True)))
     return tuple(found)
 

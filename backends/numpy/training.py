@@ -162,6 +162,7 @@ class Gradients:
     names: tuple[str, ...]
     alone: Graph | None = None  # the formulas of an objective that is the module
     terms: int = 0  # of its loss
+    grouped: bool = False  # whether an example is several texts
 
     @property
     def doc(self) -> list[str]:
@@ -179,7 +180,8 @@ class Gradients:
             totals = f"given |= checked_totals(totals, {self.terms}, self.dtype)"
             return [*objective.checked(self.alone), totals, f"return self.{method(self.names[0])}({given})"]
         table = ", ".join(f'"{name}": self.{method(name)}' for name in self.names)
-        return [f"objectives = {{{table}}}", f"return objectives[loss[0]](given, {SEED})"]
+        given = ", ".join(["given", *(["groups"] if self.grouped else []), SEED])
+        return [f"objectives = {{{table}}}", f"return objectives[loss[0]]({given})"]
 
 
 def parts(compiled: Compiled) -> Gradients:
@@ -208,4 +210,5 @@ def parts(compiled: Compiled) -> Gradients:
         terms = next((int(str(one.axes[0].size)) for one in graph.inputs if one.name == TOTALS), 0)
         read = any(one.op == "input" and one["name"] == TOTALS for one in graph.nodes())
         return Gradients(methods, {*needs, "checked_totals"}, tuple(names), compiled.formula, terms if read else 0)
-    return Gradients(methods, needs | {"chosen_loss"} if methods else needs, tuple(names))
+    grouped = bool(compiled.formula.each)
+    return Gradients(methods, needs | {"chosen_loss"} if methods else needs, tuple(names), grouped=grouped)
