@@ -61,6 +61,9 @@ HARMLESS = frozenset((
 ))  # fmt: skip
 """Keys that say nothing about what the forward pass computes."""
 
+MOST = 8
+"""Folders that an error names."""
+
 AT_REST = {"encoder_layerdrop": 0, "decoder_layerdrop": 0}
 """Keys that say nothing with these values."""
 
@@ -95,6 +98,10 @@ def read_model_folder(
         advice = "Give the folder that holds config.json and model.safetensors."
         raise error("C630", f"no model's folder here: {path} {what}", help=advice)
     modules = path / "modules.json"
+    inside = sorted(one.parent.name for one in path.glob("*/config.json"))
+    if inside and not modules.is_file() and not (path / "config.json").is_file():
+        told = f"{path} holds {len(inside)} models, in folders of their own: {', '.join(inside[:MOST])}"
+        raise error("C680", told, help=f"Name one of them: {path / inside[0]}")
     sentence = read_sentence(path, modules) if modules.is_file() else None
     transformer = sentence.transformer if sentence else path
     config = {**read_config(transformer / "config.json"), **(sentence.keys if sentence else {})}

@@ -107,7 +107,7 @@ def written_config(module: Module, config: Config, entry: Entry) -> dict[str, An
     keys: dict[str, Any] = json.loads(json.dumps(dict(config.file)))
     for name, option in module.options.items():
         if option.keys and option.index is None:
-            said = name in config.settings
+            said = name in config.settings or name in config.overrides
             given = any(_holds(keys, key) for key in option.keys) and not said
             value = _NOTHING if given or (len(option.keys[0]) > 1 and not said) else _plain(config, name)
             if value is not _NOTHING:

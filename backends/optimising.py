@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..compiler.ir import Graph, walk_all
 
 
@@ -16,6 +18,11 @@ class AdamW:
     eps: float = 1e-8
     decay: float = 0.01
     clip: float = 1.0
+
+
+def seed_of(seed: int, step: int, part: int) -> int:
+    """What a part of a step's batch draws by: dropout, and what the formulas draw."""
+    return int(np.random.SeedSequence([seed, step, part]).generate_state(1, np.uint64)[0] >> 1)
 
 
 def decaying(graph: Graph) -> set[str]:

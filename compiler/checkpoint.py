@@ -32,6 +32,7 @@ from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Diagnostics, Span, TransformulaError, did_you_mean
 from . import expressions, layouts
 from .config import Config
+from .instances import use_config
 from .ir import Graph, Weight
 from .layouts import label
 from .modules import Entry, Module
@@ -115,6 +116,7 @@ class _Flat:
         self.known = {plain(one.name): one for one in graph.weights}
         self.diagnostics = Diagnostics()
         self.skips: list[str] = []
+        self.configs: dict[str, Config] = {}
 
     def whole(self, block: s.Checkpoint) -> CheckpointMap:
         """The map of the block, or all its mistakes."""
@@ -166,7 +168,7 @@ class _Flat:
             if isinstance(row, s.Skip):
                 self.skips.append(stored + row.stored)
                 continue
-            if row.condition is not None and not self.holds(row.condition):
+            if row.condition is not None and not self.holds(row.condition, path):
                 continue
             included = row.include is not None and not _word(row)
             if (row.nested or included) and len(row.paths) > 1:
@@ -183,9 +185,12 @@ class _Flat:
                 yield _Leaf(tuple((*path, *one.parts) for one in row.paths), stored + row.stored, row)
             yield from self.leaves(row.nested, below, stored + row.stored, depth + 1)
 
-    def holds(self, condition: s.Expr) -> bool:
-        """Whether config wants a row."""
-        found = expressions.lower(config_scope(self.config), condition)
+    def holds(self, condition: s.Expr, path: Parts) -> bool:
+        """Whether config wants a row: that of the instance that it is below, whose sizes may be its own."""
+        name = path[0][0] if path else ""
+        if name not in self.configs:
+            self.configs[name] = use_config(self.module, self.config, name)
+        found = expressions.lower(config_scope(self.configs[name]), condition)
         if not isinstance(found, bool):
             raise _mistake("K006", "only config decides whether a stored tensor exists", condition.span)
         return found
@@ -337,7 +342,8 @@ class _Flat:
                 if not isinstance(row, s.Mapping) or row.include is None or _word(row):
                     continue
                 entry = self.module.entries.get(row.include.name)
-                if entry is not None and entry.definition.kind != "block" and row.stored:
+                folder = row.stored.endswith("/")  # of an objective that joins models
+                if entry is not None and entry.definition.kind != "block" and row.stored and not folder:
                     found[row.stored] = None
         return tuple(found)
 

@@ -74,7 +74,8 @@ def draw(kind: str, args: Sequence[Array], u: Array) -> Array:
         case "randint":
             return np.asarray(args[0] + np.floor(u * (args[1] - args[0])))
         case "sample":
-            return np.asarray((args[0] - np.log(-np.log(u))).argmax(axis=-1).astype(float))
+            scores = args[0] - np.log(-np.log(u))  # one that is undefined leaves the draw so
+            return np.where(np.isnan(scores).any(axis=-1), np.nan, scores.argmax(axis=-1))
         case "dropout":
             return np.where(u < args[1], 0.0, args[0] / np.maximum(1.0 - args[1], 1e-300))
     raise ValueError(f"no draw is called {kind}")

@@ -350,29 +350,31 @@ class Evaluator:
         if one["draw"] == "dropout" and not self.training:
             shape = tuple(self.extent(axis) for axis in one.axes)
             return np.broadcast_to(align(args[0], one.args[0].axes, one.axes), shape)
+        count = len(args) - one.get("counted", 0)
+        args, steps = args[:count], [np.asarray(number).reshape(1) for number in args[count:]]
         if one.get("picked") is not None:
-            return self._rows_drawn(one, args)
+            return self._rows_drawn(one, args, steps)
         full = tuple(dict.fromkeys((*one.axes, *((one["axis"],) if one.get("axis") else ()))))
-        aligned = [align(value, arg.axes, full) for value, arg in zip(args, one.args, strict=True)]
-        return draws.draw(one["draw"], aligned, self._numbers(one, full))
+        aligned = [align(value, arg.axes, full) for value, arg in zip(args, one.args, strict=False)]
+        return draws.draw(one["draw"], aligned, self._numbers(one, full, steps))
 
-    def _numbers(self, one: Node, axes: Sequence[Axis]) -> Array:
+    def _numbers(self, one: Node, axes: Sequence[Axis], given: Sequence[Array] = ()) -> Array:
         """A uniform number for each entry, by its places: the steps of loops, the example, then axes by their names.
 
         So it does not matter in which order a formula came by its axes.
         """
-        steps = [np.array([self._steps[ident][0]]) for ident in sorted(one.free)]
+        steps = given or [np.array([self._steps[ident][0]]) for ident in sorted(one.free)]
         known = drawing_order(axes)
         places = [self.lengths.numbers.get(axis, self.extent(axis)) for axis in known]
         drawn = draws.uniform(self.seed, one["site"], (*steps, *places))
         return align(drawn.reshape(drawn.shape[len(steps) :]), known, axes)
 
-    def _rows_drawn(self, one: Node, args: list[Array]) -> Array:
+    def _rows_drawn(self, one: Node, args: list[Array], steps: Sequence[Array]) -> Array:
         """A dropout of some rows: the numbers of these rows out of those that are drawn for all."""
         all_axes = one["drawn"]
-        numbers = self._numbers(one, all_axes)
+        numbers = self._numbers(one, all_axes, steps)
         keys = one["picked"] if isinstance(one["picked"], tuple) else (one["picked"],)
-        places = [(value, arg.axes) for value, arg in zip(args[2:], one.args[2:], strict=True)]
+        places = [(value, arg.axes) for value, arg in zip(args[2:], one.args[2:], strict=False)]
         chosen = self._chosen(numbers, all_axes, keys, places, one.axes)
         aligned = [align(value, arg.axes, one.axes) for value, arg in zip(args[:2], one.args, strict=False)]
         return draws.draw(one["draw"], aligned, chosen)

@@ -11,6 +11,7 @@ from ..grammar.printer import expression as printed
 from . import expressions, ir, wording
 from .config import MAX_SIZE, Config
 from .ir import Axis, Node, Weight
+from .modules import Module
 from .names import declared_names
 from .values import Counter, Instance, MapAxes, Static, Tensor, Value, describe
 
@@ -268,6 +269,14 @@ def instance_config(fn: Instance) -> tuple[Config, dict[str, tuple[s.Node, Value
                 help=owner.suggest(arg.name, known) or f"It knows {', '.join(known)}.",
             )
     return owner.config.overlay(overrides, own), defaults
+
+
+def use_config(module: Module, config: Config, name: str) -> Config:
+    """The config inside an instance at the top level of a spec; of any other name the spec's own."""
+    from .scope import module_scope
+
+    found = spec_part(module_scope(module, config), name) if name in module.uses else None
+    return instance_config(found)[0] if isinstance(found, Instance) else config
 
 
 def member(scope: Scope, base: Instance, expr: s.Member) -> Value:

@@ -32,7 +32,8 @@ Core operations and their attributes (every one is a pure function of its argume
     repeat axis into           the place along the axis of each entry of a new length, where it stands as often as the
                                argument says
     random draw site steps     a draw, new at each step of the loops in `steps`; arguments are its parameters; with
-                               picked, drawn: a dropout of the rows at its last arguments, of what is drawn for all
+                               picked, drawn: a dropout of the rows at its last arguments, of what is drawn for all;
+                               with counted: so many arguments at the end are the numbers of the steps
     counter loop               the step number inside a loop
     carry loop slot            a state at the start of a step
     past loop slot             an earlier state inside a loop; the argument is its number

@@ -16,9 +16,8 @@ from . import ir, pipeline
 from .cost import flops
 from .differentiation import GRADIENT, differentiate
 from .ir import Graph, Input, Node
-from .kernels import is_draw
 from .ledger import Ledger
-from .objectives import COUNT, batch_of, terms
+from .objectives import COUNT, batch_of, terms, whole
 from .verify import verify
 
 if TYPE_CHECKING:
@@ -40,26 +39,15 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
     Of an objective that was compiled by itself that one alone, in terms of `TOTALS`.
     """
     if made.kind == "objective":
-        return (_differentiated(made, totalled(without_dropout(made.formula))),)
+        return (_differentiated(made, totalled(made.formula)),)
     found = []
     for loss in made.losses:
-        if made.formula.each:
-            told = "an example is a group of texts"
-            made.ledger.refused(DIFFERENTIATE, "reverse_mode", f"the gradients of {loss.entry}", told)
-            continue
-        graph = composed(made.formula, loss.formula)
-        drops = any(is_draw(one) for one in graph.nodes())  # a seed draws for all rows, or the rows that count do
-        found.append(_differentiated(loss, replace(graph, selects=not drops)))
+        if made.formula.each:  # an example is a group of texts: the objective from their tokens on
+            graph = whole(made.module, made.config, made.module.entries[loss.entry])
+        else:
+            graph = composed(made.formula, loss.formula)
+        found.append(_differentiated(loss, replace(graph, selects=True)))
     return tuple(found)
-
-
-def without_dropout(graph: Graph) -> Graph:
-    """The graph with nothing dropped; `stop` stays, which says where gradients end."""
-
-    def change(one: Node) -> Node:
-        return one.args[0] if one.op == "random" and one["draw"] == "dropout" else one
-
-    return graph.rewrite(change)
 
 
 def _differentiated(loss: Compiled, graph: Graph) -> Compiled:

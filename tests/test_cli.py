@@ -219,11 +219,10 @@ def test_compile_with_gradients(tmp_path: Path) -> None:
     told = call("compile", "bert", "--entry", "BertForMaskedLM", "--gradients", *small)
     assert "def loss_and_gradients(" in told.stdout
     assert "def loss_and_gradients(" not in call("compile", "bert", "--entry", "BertForMaskedLM", *small).stdout
-    for entry, reason in (("Bert", "no objective of it"), ("BertForMultipleChoice", "a group of texts")):
-        told = call("compile", "bert", "--entry", entry, "--gradients", *small)
-        assert told.exit_code == 1
-        assert "error[X992]" in told.stderr
-        assert reason in told.stderr
+    told = call("compile", "bert", "--entry", "Bert", "--gradients", *small)
+    assert told.exit_code == 1
+    assert "error[X992]" in told.stderr
+    assert "no objective of it" in told.stderr
 
 
 def test_explain_tells_what_gradients_cost() -> None:

@@ -219,10 +219,9 @@ class CallNames:
         self.arguments = ["self, /" if self.others else "self"]
         self.arguments += [f"{self.python[one]}: Any{' = None' if self.others else ''}" for one in needed]
         self.arguments += [f"{self.python[one]}: Any = None" for one in optional]
-        self.of_loss = [*self.arguments, "seed: int | None = None", *self.others]
+        totals = ["totals: Any = None"] if graph.batch is None else []  # of an objective by itself
+        self.of_loss = [*self.arguments, f"{SEED}: int | None = None", *totals, *self.others]
         self.arguments += [f"{SEED}: int = 0"] if draws(graph) else []
-        if graph.batch is None:  # an objective
-            self.of_loss = [*self.arguments, "totals: Any = None", *self.others]
         self.arguments += ["outputs: Sequence[str] | None = None", *self.others]
 
     def given(self) -> list[str]:

@@ -41,13 +41,18 @@ def read_stored(path: str | Path) -> Stored:
 
 
 def read_folder(folder: Path) -> Stored:
-    """The weights of a model's folder: of one model, or of all modules of a sentence model.
+    """The weights of a folder: of one model, of all modules of a sentence model, or of a folder for each of several.
 
-    There the transformer's tensors have their own names, those of another module begin with its folder: 2_Dense/….
+    In a sentence model the transformer's tensors have their own names, those of another module begin with its folder:
+    2_Dense/…. Of several models all begin so: generator/….
     """
-    if not (folder / MODULES_FILE).is_file():
-        return read_files(folder)
     stored: dict[str, NDArray[Any]] = {}
+    if not (folder / MODULES_FILE).is_file():
+        if not (folder / WEIGHTS_FILE).is_file() and not (folder / INDEX_FILE).is_file():
+            for file in sorted(folder.glob(f"*/{WEIGHTS_FILE}")):
+                place = file.parent
+                stored.update({f"{place.name}/{name}": array for name, array in read_files(place).items()})
+        return stored or read_files(folder)
     for kind, path in module_rows(folder / MODULES_FILE):
         place = inside(folder, path)
         if kind == "Transformer":

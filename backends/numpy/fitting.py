@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...compiler.objectives import COUNT, SUM
 from ...grammar.diagnostics import error
-from ..optimising import AdamW, decaying
+from ..optimising import AdamW, decaying, seed_of
 from .loading import DTYPES
 from .weights import Weights, table_entries
 
@@ -36,7 +36,7 @@ class Fit:
             raise error("C622", f"dtype = {dtype!r} is none of {', '.join(DTYPES)}")
         made = types.ModuleType(f"transformula_{program.name}")
         exec(compile(program.source, f"<{program.name}: generated>", "exec"), made.__dict__)
-        self.program, self.made, self.dtype = program, made.__dict__, np.dtype(dtype)
+        self.program, self.made, self.dtype, self.seed = program, made.__dict__, np.dtype(dtype), seed
         self.model = self.made["Model"](weights, dtype=dtype)
         decay = decaying(program.compiled.formula)
         decays = {name for row, _, name in table_entries(self.made["CHECKPOINT"]) if row[0] in decay}
@@ -57,8 +57,12 @@ class Fit:
         """Adds ∂/∂w Σ sum / total over a part of the step's batch and returns its value.
 
         A loss that is no sum is its own sum, with count 1; without totals it is the loss of this part.
+
+        What is dropped out, and what the formulas draw, is decided by the seed, the step and the part.
         """
-        loss, gradients = self.model.loss_and_gradients(**self._given(given), totals=totals if self.sums else None)
+        loss, gradients = self.model.loss_and_gradients(
+            **self._given(given), totals=totals if self.sums else None, seed=seed_of(self.seed, step, part)
+        )
         if not self.sums and totals is not None and totals[0] != 1:
             loss /= totals[0]
             for one in gradients.values():

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Length, Node, drawing_order, reduce, widen_to
+from ..objectives import SEED
 from . import loops, pieces
 from .einsum import LETTERS
 from .literals import number
@@ -29,6 +30,7 @@ class GradientWriter(Selecting):
 
     def __init__(self, graph: Graph, names: Names, lengths: dict[str, str]) -> None:
         super().__init__(graph, names, lengths)
+        self.seed = f"{SEED} or 0"  # without one nothing is dropped out, and what the formulas draw has the seed 0
         self.changing: set[str] = set()  # the variables of loops
         self.pieces: dict[Node, Value] = {}  # losses of products and their slopes, which are made together
 
@@ -149,20 +151,24 @@ class GradientWriter(Selecting):
         if one["draw"] != "dropout":
             return super()._random(one)
         picked, axes = one.get("picked"), one.get("drawn") or one.axes
-        steps = "".join(f"@{{{self.counters[loop]}}}" for loop in sorted(one.free))
+        count = len(one.args) - one.get("counted", 0)
+        given = [f"int({self.value(arg).text})" for arg in one.args[count:]]
+        steps = "".join(f"@{{{text}}}" for text in given or [self.counters[loop] for loop in sorted(one.free)])
         site = repr(str(one["site"])) + (f' + f"{steps}"' if steps else "")
         known = drawing_order(axes)
         turned = "" if known == list(axes) else f", {tuple(known.index(axis) for axis in axes)}"
         numbers = f"drawn(seed, {site}, ({', '.join(self.size(axis) for axis in known)},){turned})"
         dims = one.axes
         if picked is not None:
-            place = self.value(one.args[2])
-            shared = tuple(a for a in axes if a in place.dims)
-            rest = tuple(a for a in axes if a not in place.dims and a != picked)
-            order = tuple(axes.index(axis) for axis in (picked, *shared, *rest))
-            index = [f"np.asarray({place.text})"]
-            index += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", place.dims) for a in shared]
-            numbers, dims = f"drawn_rows({numbers}, {order}, {', '.join(index)})", (*place.dims, *rest)
+            keys = picked if isinstance(picked, tuple) else (picked,)
+            places = [self.value(arg) for arg in one.args[2:count]]
+            lead = tuple(dict.fromkeys(axis for place in places for axis in place.dims))
+            shared = tuple(a for a in axes if a in lead and a not in keys)
+            rest = tuple(a for a in axes if a not in lead and a not in keys)
+            order = tuple(axes.index(axis) for axis in (*keys, *shared, *rest))
+            index = [f"np.asarray({aligned(place, '', lead)})" for place in places]
+            index += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", lead) for a in shared]
+            numbers, dims = f"drawn_rows({numbers}, {order}, {', '.join(index)})", (*lead, *rest)
             self.need("drawn_rows")
         self.need("drawn", "dropped")
         value, rate = self.real(self.value(one.args[0])), self.value(one.args[1])

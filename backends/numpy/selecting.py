@@ -18,6 +18,7 @@ class Selecting(LossWriter):
     def __init__(self, graph: Graph, names: Names, lengths: dict[str, str]) -> None:
         super().__init__(graph, names, lengths)
         self.chosen_places: dict[tuple[Node, Axis], dict[Axis, str]] = {}
+        self.seed = SEED
 
     def size(self, axis: Axis) -> str:
         """The number of entries along an axis, also of rows that were selected and of texts in groups."""
@@ -67,7 +68,7 @@ class Selecting(LossWriter):
         site = one["site"].replace("{", "{{").replace("}", "}}") if steps else one["site"]
         known = drawing_order(axes)
         sizes = ", ".join(self.size(axis) for axis in known)
-        u = f"uniform({SEED}, {'f' if steps else ''}{site + steps!r}, ({sizes},))"
+        u = f"uniform({self.seed}, {'f' if steps else ''}{site + steps!r}, ({sizes},))"
         u += "" if known == list(axes) else f".transpose({', '.join(str(known.index(axis)) for axis in axes)})"
         given = ", ".join(f"np.asarray({aligned(self.value(arg), '', axes)}, float)" for arg in one.args)
         self.need("uniform", "draw")

@@ -13,6 +13,7 @@ from ...compiler.driver import Compiled
 from ...compiler.ir import Graph, Node, Output, apply, const, index, state
 from ...compiler.training import TOTALS
 from ...grammar.diagnostics import error
+from ..objectives import SEED
 from . import border_text, objective
 from .gradient_writer import GradientWriter
 from .losses import Dims, begun
@@ -42,7 +43,7 @@ def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
         writer.write(part.line(writer))
     writer.write("return loss, gradients")
     result = "tuple[float, dict[str, NDArray[Any]]]"
-    more = objective.typed(graph) if compiled.kind == "objective" else ["seed: int | None"]
+    more = [*(["groups: tuple[int, int]"] if graph.groups else []), f"{SEED}: int | None"]
     head = border_text.header(method(loss.entry), ["self", "given: dict[str, NDArray[Any]]", *more], result)
     doc = f'        """The objective {comment(loss.entry, 60)} of a batch, and its gradients by stored names."""'
     ignored = 'with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):'
@@ -161,24 +162,26 @@ class Gradients:
     names: tuple[str, ...]
     alone: Graph | None = None  # the formulas of an objective that is the module
     terms: int = 0  # of its loss
+    grouped: bool = False  # whether an example is several texts
 
     @property
     def doc(self) -> list[str]:
         """What `loss_and_gradients` says of itself."""
+        told = "With a seed dropout acts, by draws of this seed."
         if self.alone is None:
-            told = "With a seed dropout acts, by draws of this seed."
             return [f"{told} ValueError where the labels of no objective are given."]
         cut = "`totals`: the loss_count of all parts of a batch, where this is one of them; loss and gradients add up."
-        return ["Nothing is dropped out.", *([cut] if self.terms else [])]
+        return [told, *([cut] if self.terms else [])]
 
     def call(self) -> list[str]:
         """The last lines of `loss_and_gradients`: the method of the objective, that whose labels are given."""
         if self.alone is not None:
-            given = ", ".join(["given", *objective.further(self.alone)])
+            given = ", ".join(["given", *(["groups"] if self.alone.groups else []), SEED])
             totals = f"given |= checked_totals(totals, {self.terms}, self.dtype)"
             return [*objective.checked(self.alone), totals, f"return self.{method(self.names[0])}({given})"]
         table = ", ".join(f'"{name}": self.{method(name)}' for name in self.names)
-        return [f"objectives = {{{table}}}", "return objectives[loss[0]](given, seed)"]
+        given = ", ".join(["given", *(["groups"] if self.grouped else []), SEED])
+        return [f"objectives = {{{table}}}", f"return objectives[loss[0]]({given})"]
 
 
 def parts(compiled: Compiled) -> Gradients:
@@ -187,7 +190,7 @@ def parts(compiled: Compiled) -> Gradients:
     needs: set[str] = set()
     names = []
     for loss in compiled.gradients or ():
-        if any(one.name == "seed" for one in loss.graph.inputs):
+        if any(one.name == SEED for one in loss.graph.inputs):
             told = "no input can be called `seed`: loss_and_gradients takes that of dropout by it"
             raise error("X992", told, help="Say `as` another name.")
         try:
@@ -207,4 +210,5 @@ def parts(compiled: Compiled) -> Gradients:
         terms = next((int(str(one.axes[0].size)) for one in graph.inputs if one.name == TOTALS), 0)
         read = any(one.op == "input" and one["name"] == TOTALS for one in graph.nodes())
         return Gradients(methods, {*needs, "checked_totals"}, tuple(names), compiled.formula, terms if read else 0)
-    return Gradients(methods, needs | {"chosen_loss"} if methods else needs, tuple(names))
+    grouped = bool(compiled.formula.each)
+    return Gradients(methods, needs | {"chosen_loss"} if methods else needs, tuple(names), grouped=grouped)

@@ -12,7 +12,8 @@ import torch
 
 from ...compiler.objectives import COUNT, SUM
 from ..numpy.weights import Weights
-from ..optimising import AdamW, decaying
+from ..objectives import SEED, draws
+from ..optimising import AdamW, decaying, seed_of
 from .emit import parameter_names
 from .loading import device_of, fill, weights_of
 
@@ -48,15 +49,15 @@ class Fit:
         self.optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(optimiser.first, optimiser.second), eps=optimiser.eps)
         graph = program.compiled.formula
         self.floats = {one.name for one in graph.inputs if one.kind == "real"}
-        self.dtype = getattr(torch, dtype)
+        self.dtype, self.draws = getattr(torch, dtype), draws(graph)
 
     def _of(self, decay: set[str], decays: bool) -> list[Any]:
         return [one for name, one in self.parameters.items() if (name.rpartition("/")[0] in decay) == decays]
 
-    def _call(self, given: Mapping[str, Array]) -> Mapping[str, Any]:
+    def _call(self, given: Mapping[str, Array], **seed: int) -> Mapping[str, Any]:
         tensors = {name: torch.from_numpy(np.array(value)).to(self.place) for name, value in given.items()}
         found: Mapping[str, Any] = self.module(
-            **{name: one.to(self.dtype) if name in self.floats else one for name, one in tensors.items()}
+            **{name: one.to(self.dtype) if name in self.floats else one for name, one in tensors.items()}, **seed
         )
         return found
 
@@ -65,11 +66,12 @@ class Fit:
 
         A loss that is no sum is its own sum, with count 1; without totals it is the loss of this part.
 
-        What is dropped out is decided by the seed, the step and the part.
+        What is dropped out, and what the formulas draw, is decided by the seed, the step and the part.
         """
-        torch.manual_seed(int(np.random.SeedSequence([self.seed, step, part]).generate_state(1, np.uint64)[0] >> 1))
+        seed = seed_of(self.seed, step, part)
+        torch.manual_seed(seed)
         self.module.train()
-        found = self._call(given)
+        found = self._call(given, **({SEED: seed} if self.draws else {}))
         loss = found["loss"]
         if totals is not None:
             counted = torch.as_tensor(np.where(totals > 0, totals, 1), dtype=self.dtype, device=self.place)

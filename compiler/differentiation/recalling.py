@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...grammar.diagnostics import error
 from .. import ir
 from ..ir import Node, node, ordered
-from ..kernels import is_draw
+from ..kernels import expanded, is_draw
 from ..rewriting import rebuild
 from .sweep import Sweep
 
@@ -104,11 +104,26 @@ class Recalling:
         first, body = self._wide(one)
         fresh, old = self.sweep.fresh(), one["loop"]
         table: dict[Node, Node] = {}
-        for part in ordered(body, lambda n: n.args if old in n.free else ()):
+        self._copy(body, table, old, fresh)
+        begun = [self.done.get(arg, arg) for arg in first]
+        steps = self.done.get(one.args[one["slots"]], one.args[one["slots"]])
+        made = [table[part] for part in body]
+        return ir.loop(fresh, one["axis"], one["start"], steps, begun, made, one["name"])
+
+
+    def _copy(self, roots: Sequence[Node], table: dict[Node, Node], old: int, fresh: int) -> None:
+        """Puts what the roots are made of into the table, as it is in the loop's copy."""
+        for part in ordered(roots, lambda n: n.args if old in n.free and n not in table else ()):
+            if part in table:
+                continue
             if old not in part.free:
-                table[part] = self.done.get(part, part)
-            elif is_draw(part):
-                raise error("X994", "a draw in a loop inside of a loop has no gradient yet")
+                table[part] = self.written([part])[0]
+            elif part.op == "kernel" and is_draw(part):  # the draw inside of it has numbers of its own
+                core = expanded(part)
+                self._copy([core], table, old, fresh)
+                table[part] = table[core]
+            elif part.op == "random":
+                table[part] = self._drawn(part, table, old, fresh)
             elif part.op == "loop":
                 table[part] = rebuild(part, tuple(table[arg] for arg in part.args[: part["slots"] + 1]))
             elif part.op in ("counter", "carry", "past") and part["loop"] == old:
@@ -116,10 +131,15 @@ class Recalling:
                 table[part] = node(part.op, (table[arg] for arg in part.args), part.axes, part.kind, **attrs)
             else:
                 table[part] = rebuild(part, tuple(table[arg] for arg in part.args))
-        begun = [self.done.get(arg, arg) for arg in first]
-        steps = self.done.get(one.args[one["slots"]], one.args[one["slots"]])
-        made = [table[part] for part in body]
-        return ir.loop(fresh, one["axis"], one["start"], steps, begun, made, one["name"])
+
+    def _drawn(self, part: Node, table: Mapping[Node, Node], old: int, fresh: int) -> Node:
+        """The draw of the forward: its numbers of steps are arguments, for the loops count otherwise here."""
+        known = {old: ir.counter(fresh), self.ident: self.step}
+        if not part.free <= set(known):
+            raise error("X994", "a draw in three loops, one inside of another, has no gradient yet")
+        numbers = [known[ident] for ident in sorted(part.free)]
+        attrs = {**part.attrs, "steps": (), "counted": len(numbers)}
+        return node("random", (*(table[arg] for arg in part.args), *numbers), part.axes, part.kind, **attrs)
 
 
 def _place(kept: Sequence[Node], one: Node) -> int:

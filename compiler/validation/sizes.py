@@ -9,6 +9,7 @@ mostly switches something. What is refused falls back, entry by entry, to the si
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -131,6 +132,18 @@ def _quotient(config: Config, name: str) -> tuple[str, str]:
     return "", ""
 
 
+def shares(config: Config, graph: Graph) -> dict[str, int]:
+    """What the sizes must be multiples of: an instance of the spec has a part of them, G : Generator(d = d / 4)."""
+    known = {re.split(r"[.\[]", one.name)[0] for one in graph.weights}
+    found: dict[str, int] = {}
+    for use in (use for name, use in config.module.uses.items() if name in known):
+        for value in (arg.value for arg in use.args):
+            match value.factors if isinstance(value, s.Product) else ():
+                case ((_, s.Name(name=name)), ("/", s.Number(value=part))) if name in config and part == int(part) > 0:
+                    found[name] = math.lcm(found.get(name, 1), int(part))
+    return found
+
+
 def _apart(config: Config, name: str, size: int) -> bool:
     """Whether the user gave another size than the entry's formula."""
     if name not in config.module.options:
@@ -218,6 +231,7 @@ class Shrinker:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.knobs = knobs(subject.config, subject.graph)
+        self.shares = shares(subject.config, subject.graph)
         self.tries = TRIES
         self._given, self._settings = self._without_computed()
 
@@ -233,7 +247,7 @@ class Shrinker:
     def small(self, profile: str) -> Small | None:
         """The model at the sizes of a profile, or as near to them as is legal; None if nothing small is."""
         choose, least = PROFILES[profile]
-        wanted = choose(self.knobs)
+        wanted = {name: size * self.shares.get(name, 1) for name, size in choose(self.knobs).items()}
         self.tries = TRIES
         return self.lower(profile, self.fitted(wanted, least)) or self._nearest(profile, wanted)
 
@@ -281,7 +295,12 @@ class Shrinker:
         sizes = tried[-1]
         behind = [name for name in sizes if name in _below(self.subject.config, set(wrong))]
         near = {name: range(min(2, least), 2 * sizes[name] + 9) for name in behind}
-        changes = [(abs(size - sizes[name]), name, size) for name in behind for size in near[name]]
+        changes = [
+            (abs(size - sizes[name]), name, size)
+            for name in behind
+            for size in near[name]
+            if not size % self.shares.get(name, 1)
+        ]
         for _, name, size in sorted(changes):
             changed = {**sizes, name: size}
             if changed not in tried and len(self._wrong(changed, least)) < len(wrong):
@@ -293,6 +312,7 @@ class Shrinker:
         for name in wrong:
             above, below = _quotient(self.subject.config, name)
             unit = _size(self.config(sizes), below) if above in sizes else None
+            unit = math.lcm(unit, self.shares.get(above, 1)) if unit else None
             ways = [{**sizes, above: unit * times} for times in range(least, least + 9)] if unit else []
             found = [self._wrong(way, least) for way in ways]
             right = [(len(left), place) for place, left in enumerate(found) if name not in left]
@@ -326,7 +346,8 @@ class Shrinker:
     def _legal(self, profile: str) -> Small | None:
         """Some legal small sizes: the different ones with as few as possible of the user's own."""
         own = {name: size for name, size in self.knobs.free.items() if size <= ENOUGH}
-        sizes = self.fitted(different(self.knobs), 2)
+        begin = {name: size * self.shares.get(name, 1) for name, size in different(self.knobs).items()}
+        sizes = self.fitted(begin, 2)
         found = self.lower(profile, sizes)
         for name, size in own.items():
             if found is not None or self.tries <= 0:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.compiler.spec_tools import Array, close, codes, lowered, rng, value
+from transformula import TransformulaError
 from transformula.compiler import draws
 
 X = rng(1).normal(size=(3, 5))
@@ -135,6 +136,15 @@ def test_sample_follows_the_logits() -> None:
     text = "config\n    vocab = 3\nmodel M(x[seq, vocab]) → [seq] = sample[vocab](x)\n"
     found = value(text, x=np.broadcast_to(logits, (4, 2000, 3)))
     close(np.bincount(found.astype(int).ravel()) / 8000, [0.1, 0.2, 0.7], 0.03)
+
+
+def test_a_sample_of_what_is_undefined_is_undefined() -> None:
+    text = "config\n    vocab = 3\nmodel M(x[seq, vocab]) → [seq] = sample[vocab](x)\n"
+    logits = np.zeros((1, 4, 3))
+    logits[0, 1, 2] = np.nan
+    assert value(text, x=np.zeros((1, 4, 3))).shape == (1, 4)
+    with pytest.raises(TransformulaError, match="an entry that does not exist"):
+        value(text, x=logits)
 
 
 def test_sample_never_chooses_what_is_impossible() -> None:

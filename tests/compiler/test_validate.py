@@ -224,6 +224,18 @@ def test_sizes_are_different_equal_or_one() -> None:
     assert {one.sizes["layers"] for one in (different, equal, ones)} == {1, 2, 3}
 
 
+def test_sizes_have_the_parts_that_instances_ask_for() -> None:
+    """A generator of a quarter of ELECTRA's width, heads and feed-forward: small sizes are multiples of four."""
+    made = compile_graph("electra", entry="joint")
+    for profile in (*proof.EVERY, "wide"):
+        found = small(made, profile)
+        assert all(found.sizes[name] % 4 == 0 for name in ("d", "head", "ffn"))
+        assert max(found.sizes.values()) < 1000
+    own = {axis.name: axis.size for axis in sizes.axes_of(small(made, "different").graph)}
+    assert own["generator.d"] * 4 == own["d"]
+    proof.prove_quickly(compile_graph("electra", entry="joint"))
+
+
 def test_choices_and_rates_stay_as_the_user_has_them() -> None:
     given = {"hidden_act": "relu", "layer_norm_eps": 1e-3, "hidden_dropout_prob": 0.25, "hidden_size": 96}
     made = small(compile_graph("bert", given), "different")

@@ -128,12 +128,9 @@ def electra() -> tuple[Any, Any, dict[str, Array]]:
 
 
 def by_name(small: dict[str, Any], large: dict[str, Any]) -> dict[str, Array]:
-    found = spelled("electra", "ElectraForPreTraining", SMALL, large)
-    renamed = {"bert.": "generator.encoder.", "lm_head.": "generator.scores."}
-    for name, value in spelled("electra", "BertForMaskedLM", QUARTER, small).items():
-        start = next(one for one in renamed if name.startswith(one))
-        found[renamed[start] + name.removeprefix(start)] = value
-    return found
+    models = ("generator", "BertForMaskedLM", QUARTER, small), ("discriminator", "ElectraForPreTraining", SMALL, large)
+    found = {part: spelled("electra", model, sizes, own) for part, model, sizes, own in models}
+    return {f"{part}.{name}": value for part, own in found.items() for name, value in own.items()}
 
 
 @pytest.mark.parametrize("way", [pytest.param("paper", marks=pytest.mark.slow), "page"])
@@ -159,7 +156,7 @@ def test_joint_electra_draws_inside(way: str) -> None:
              for one in (generator, discriminator)]  # fmt: skip
     theirs = by_name(*grads)
     for name, value in ours.items():
-        first = 1 if name == "bert.embed.E" else 0  # the library's padding has no gradient
+        first = 1 if name == "discriminator.bert.embed.E" else 0  # the library's padding has no gradient
         np.testing.assert_allclose(
             np.atleast_1d(value)[first:], np.atleast_1d(theirs[name])[first:], rtol=0, atol=1e-8, err_msg=name
         )

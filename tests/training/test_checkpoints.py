@@ -29,9 +29,9 @@ from pathlib import Path
 import numpy as np
 from transformula.backends.folder import read_model_folder
 from transformula.training import checkpoints
-from transformula.training.preparing import _origin
+from transformula.training.places import origin_of
 out = Path(sys.argv[1])
-origin = _origin(read_model_folder(out))
+origin = origin_of(read_model_folder(out))
 weights = origin.weights()
 step = max([int(one.name.split("-")[1]) for one in checkpoints.found(out)], default=0)
 print("ready", flush=True)

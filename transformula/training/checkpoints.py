@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load_file, save_file
 
+from ..backends.joined import Joined
 from ..backends.saving import Origin
 from ..grammar.diagnostics import error
 
@@ -34,7 +35,7 @@ class Progress:
     history: list[dict[str, Any]]
 
 
-def save(out: Path, origin: Origin, optimiser: Mapping[str, Array], progress: Progress, keep: int) -> Path:
+def save(out: Path, origin: Origin | Joined, optimiser: Mapping[str, Array], progress: Progress, keep: int) -> Path:
     """Writes out/checkpoint-STEP beside its place and renames it; of older ones `keep` stay. Returns the folder."""
     place = out / f"checkpoint-{progress.step}"
     made = Path(tempfile.mkdtemp(dir=out, prefix=f"{UNFINISHED}{progress.step}."))

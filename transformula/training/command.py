@@ -69,9 +69,6 @@ class Shown:
             f"{len(job.text.train):,} examples ({len(job.text.test):,} held out), {job.tokens.size:,} tokens{way}",
             highlight=False,
         )
-        if job.undropped:
-            told = "NumPy drops nothing out, though the config has rates above 0: --backend torch does"
-            self.console.print(f"note: {told}", highlight=False)
         self.task = self.bar.add_task("", total=self.asked.steps, completed=job.progress.step)
         self.begun = time.perf_counter()
 

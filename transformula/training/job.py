@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..backends.joined import Joined
 from ..backends.saving import Origin
 from ..compiler import reference
 from ..compiler.graphs import Graph, restricted
@@ -82,17 +83,10 @@ class Job:
     fit: Any
     batcher: Batcher
     text: Corpus
-    origin: Origin
+    origin: Origin | Joined
     schedule: Schedule
     tokens: Tokens
     progress: checkpoints.Progress
-
-    @property
-    def undropped(self) -> bool:
-        """Whether the config drops out something, and the backend does not."""
-        nodes = self.batcher.objective.formula.nodes() if self.asked.backend == "numpy" else []
-        rates = [one.args[1] for one in nodes if one.op == "random" and one["draw"] == "dropout"]
-        return any(rate.op != "const" or rate["value"] > 0 for rate in rates)
 
     def totals(self, parts: Sequence[Mapping[str, Array]]) -> Array:
         """The counts of each term of the loss over all parts of a batch; for a loss that is no sum, how many."""
@@ -139,7 +133,7 @@ class Job:
         state = {**self.fit.state(), **own}
         return checkpoints.save(self.asked.out, self._now(), state, self.progress, self.asked.keep)
 
-    def _now(self) -> Origin:
+    def _now(self) -> Origin | Joined:
         """Where the weights go, with their numbers of now; those that the objective does not read stay."""
         return replace(self.origin, weights=lambda: {**self.origin.weights(), **self.fit.weights()})
 

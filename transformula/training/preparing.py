@@ -4,43 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import save_file
 
-from ..backends.checkpoint_table import checkpoint_table
-from ..backends.folder import SENTENCE, ModelFolder, read_model_folder
-from ..backends.fresh import drawn, write_fresh, write_sentence
-from ..backends.load import decided, engine_of, load, longest, weights_in
-from ..backends.numpy.files import WEIGHTS_FILE, read_stored
-from ..backends.numpy.weights import Weights, assemble, other_names
+from ..backends.folder import ModelFolder, read_model_folder
+from ..backends.fresh import drawn
+from ..backends.joined import Joined, folder_rows, whole_folder
+from ..backends.load import engine_of, longest
+from ..backends.numpy.files import WEIGHTS_FILE
+from ..backends.numpy.weights import Weights
 from ..backends.optimising import AdamW
 from ..backends.program import Program, check_backend, passes_left_out, proved
-from ..backends.saving import Origin, replace_file
+from ..backends.saving import Origin
 from ..backends.sentence import MODEL
 from ..compiler import corruptions
-from ..compiler.checkpoint import checkpoint_rows
-from ..compiler.config import Config, read_config
+from ..compiler.config import Config
 from ..compiler.driver import Compiled, compile_graph, known_settings, load_module, lowered
 from ..compiler.ir import Input, Output
-from ..compiler.modules import Entry, Module, shipped
+from ..compiler.modules import Entry, Module
 from ..compiler.training import compile_gradients
 from ..grammar.diagnostics import did_you_mean, error
 from . import checkpoints
 from .batches import Batcher
 from .job import OWN, Job, Settings
+from .places import Begun, folders_of, place_of
 from .schedule import SHAPES, Schedule
 from .texts import Corpus, corpus
-from .vocabulary import KEYS, Tokens, tokens_of
+from .vocabulary import Tokens, tokens_of
 
 Array = npt.NDArray[Any]
-ENCODER = "bert"
-"""What is under a Sentence-BERT whose weights are drawn."""
 NONE = "none"
 
 
@@ -48,21 +43,21 @@ def prepare(asked: Settings) -> Job:
     """Reads text, tokenizer and model, and what a checkpoint has of it. Raises `TransformulaError` for mistakes."""
     check(asked)
     older = _older(asked)
-    source = Path(asked.spec)
-    places = [asked.out if older else None, asked.tokenizer, source if source.is_dir() else None]
-    held = next((one for one in places if one and (one == asked.tokenizer or (one / "tokenizer.json").is_file())), None)
-    tokens = tokens_of(held, asked.data, asked.vocabulary)
     module, keys, stored = _source(asked)
+    objective = choose_objective(module, asked.objective)
     _check_settings(asked, module)
-    objective, model = choose_objective(module, asked.objective)
+    tokens = tokens_of(_tokenizer(asked, older, folders_of(module, objective)), asked.data, asked.vocabulary)
+    place = place_of(Begun(asked, module, keys, stored, tokens), objective)
     if not older:
-        _begin(asked, module, model, {**keys, **asked.config}, stored, tokens)
-    found = read_model_folder(asked.out, *_reading(asked, module, model, stored))
-    program = _program(asked, found, objective)
-    base = compile_graph(found.module, found.config, model, without=passes_left_out("numpy"))
-    chain = _chain(asked, found, program, base)
-    text = _text(asked, program, chain, tokens, _room(asked, found), not _is_causal(base))
-    origin = _origin(found)
+        place.begin()
+    module, config, folders = place.read()
+    program = _program(asked, module, config, objective)
+    without = passes_left_out("numpy")
+    bases = [compile_graph(module, found.config, model, without=without) for model, found in folders]
+    chain = _chain(asked, module, config, program, bases)
+    room = min(_room(asked, found) for _, found in folders)
+    text = _text(asked, program, chain, tokens, room, not any(map(_is_causal, bases)))
+    origin = place.origin(asked.out)
     weights = _weights(program, origin, asked)
     fitting = import_module(f"..backends.{asked.backend}.fitting", __package__)
     optimiser = AdamW(decay=asked.decay, clip=asked.clip)
@@ -71,7 +66,7 @@ def prepare(asked: Settings) -> Job:
     if older:
         progress, state = checkpoints.read(older, progress.asked)
         own = {name.removeprefix(OWN): state.pop(name) for name in list(state) if name.startswith(OWN)}
-        fit.refill({**_weights(program, _origin(replace(found, path=older, weights=older)), asked), **own})
+        fit.refill({**_weights(program, place.origin(older), asked), **own})
         fit.restore(state)
     warmup = min(asked.steps // 10, 1000) if asked.warmup is None else asked.warmup
     schedule = Schedule(asked.lr, warmup, asked.steps, asked.schedule)
@@ -130,19 +125,34 @@ def _older(asked: Settings) -> Path | None:
 # --------------------------------------------------------------------------------------------------------- the model
 
 
+def _tokenizer(asked: Settings, older: Path | None, inside: list[str]) -> Path | None:
+    """The folder of the tokenizer: that of the training that goes on, what was asked for, or the model's own."""
+    source = Path(asked.spec)
+    for place in (asked.out if older else None, asked.tokenizer, source if source.is_dir() else None):
+        for one in [place, *(place / name for name in inside)] if place else []:
+            if (one / "tokenizer.json").is_file() or one == asked.tokenizer:
+                return one
+    return None
+
+
 def _source(asked: Settings) -> tuple[Module, dict[str, Any], Path | None]:
     """(the spec, keys of a config.json, the folder whose weights are gone on with)."""
     place = Path(asked.spec)
-    if place.is_dir():
-        found = read_model_folder(place)
-        return found.module, dict(found.config), place
-    return load_module(asked.spec), {}, None
+    if not place.is_dir():
+        return load_module(asked.spec), {}, None
+    single = any((place / name).is_file() for name in ("config.json", "modules.json"))
+    inside = [] if single else sorted(one.parent for one in place.glob("*/config.json"))
+    found = read_model_folder(inside[0] if inside else place)
+    if inside:  # a folder for each model of an objective
+        objective = choose_objective(found.module, asked.objective)
+        found = read_model_folder(whole_folder(place, found.module, objective.name))
+    return found.module, dict(found.config), place
 
 
-def choose_objective(module: Module, name: str | None) -> tuple[Entry, str]:
-    """(the objective, the model that it is of). Raises `TransformulaError` with the objectives that there are."""
+def choose_objective(module: Module, name: str | None) -> Entry:
+    """The objective, which is of a model or joins several. Raises `TransformulaError` with those that there are."""
     known = {one.name: one for one in module.of_kind("objective")}
-    trained = {name: one for name, one in known.items() if name in module.written and module.written[name].of}
+    trained = {name: one for name, one in known.items() if _is_trained(module, name)}
     if name is None and len(trained) != 1:
         told = "One is declared like  objective NAME of MODEL(labels…) → loss = …"
         told = f"It has {', '.join(trained)}." if trained else told
@@ -151,92 +161,20 @@ def choose_objective(module: Module, name: str | None) -> tuple[Entry, str]:
     if name not in known:
         advice = did_you_mean(name, trained) or f"It has {', '.join(trained) or 'none'}."
         raise error("T013", f"{module.name} has no objective `{name}`", help=advice)
+    if name not in trained:
+        told = f"`{name}` is of no model, and its checkpoint map names no folder of one"
+        advice = f'checkpoint huggingface of {name}  with a row for each instance, like  generator : MODEL "generator/"'
+        raise error("T020", told, help=advice)
+    return known[name]
+
+
+def _is_trained(module: Module, name: str) -> bool:
+    """Whether there is a place for the weights of an objective."""
     of = module.written[name].of if name in module.written else None
-    if of is None:
-        told = f"`{name}` joins several models, and a folder holds one"
-        raise error("T013", told, help=f"These are of one model: {', '.join(trained)}.")
-    return known[name], of.name
+    return of is not None or bool(folder_rows(module, name))
 
 
-def _is_sentence(module: Module) -> bool:
-    return module.name == SENTENCE or (module.base is not None and module.base.name == SENTENCE)
-
-
-def _reading(asked: Settings, module: Module, model: str, stored: Path | None) -> tuple[str | None, str | None]:
-    """(the spec, the model) that the folder is read as, where it does not say so itself."""
-    own = None if asked.spec in shipped() or stored is not None else asked.spec
-    return own, None if _is_sentence(module) else model
-
-
-def _begin(
-    asked: Settings, module: Module, model: str, keys: Mapping[str, Any], stored: Path | None, tokens: Tokens
-) -> None:
-    """Writes the folder --out with config, tokenizer and the weights that the training begins with."""
-    if _is_sentence(module) and stored is not None:
-        load(stored, validate=False).save_pretrained(asked.out)
-    elif _is_sentence(module):
-        base = load_module(ENCODER)
-        config = _config(asked, base, {**keys, **_more_keys(asked, module, base)}, tokens)
-        write_fresh(asked.out, base, config, None, asked.seed, asked.stored)
-        width = config.axis("d")
-        assert width is not None
-        write_sentence(asked.out, int(str(width.size)), asked.length)
-    else:
-        config = _config(asked, module, keys, tokens)
-        write_fresh(asked.out, module, config, model, asked.seed, asked.stored)
-        if stored is not None:
-            _go_on(asked.out, stored, module, model)
-    tokens.save(asked.out)
-
-
-def _more_keys(asked: Settings, module: Module, base: Module) -> dict[str, Any]:
-    """The settings that a spec has beside its encoder's, by their keys in config.json."""
-    return {module.options[name].keys[0][0]: one for name, one in asked.settings.items() if name not in base.options}
-
-
-def _config(asked: Settings, module: Module, keys: Mapping[str, Any], tokens: Tokens) -> Config:
-    """The sizes: what the user says, then what the tokenizer says, then the spec's defaults."""
-    told = dict(keys)
-    named = {**KEYS, "vocab_size": ""}
-    for name, option in module.options.items():
-        for key in option.keys:
-            if len(key) == 1 and key[0] in named and name not in asked.settings and told.get(key[0]) is None:
-                if key[0] == "vocab_size":
-                    told["vocab_size"] = tokens.size
-                elif named[key[0]] in tokens.ids:
-                    told[key[0]] = tokens.ids[named[key[0]]]
-    config = Config(module, told, {name: one for name, one in asked.settings.items() if name in module.options})
-    vocabulary = next((name for name, one in module.options.items() if ("vocab_size",) in one.keys), None)
-    size = config.axis(vocabulary) if vocabulary else None
-    if size is not None and isinstance(size.size, int) and size.size < tokens.size:
-        told_text = f"the tokenizer has {tokens.size} tokens, the model {vocabulary} = {size.size}"
-        raise error("T014", told_text, help=f"Say --set {vocabulary}={tokens.size}, or give its tokenizer.")
-    return config
-
-
-def _go_on(out: Path, stored: Path, module: Module, model: str) -> None:
-    """Puts the stored tensors of a folder over those that were drawn, where names and shapes agree."""
-    mine, theirs = read_stored(out), read_stored(stored)
-    config = Config(module, read_config(out / "config.json"))
-    graph = lowered(module, config, module.entries[model])
-    prefixes = checkpoint_table(checkpoint_rows(module, graph.name, graph, config))[2]
-    made = {}
-    for name, array in mine.items():
-        same = [one for one in other_names(name, prefixes) if one in theirs and theirs[one].shape == array.shape]
-        made[name] = np.ascontiguousarray(theirs[same[0]].astype(array.dtype) if same else array)
-    replace_file(out / WEIGHTS_FILE, partial(save_file, made, metadata={"format": "pt"}))
-
-
-def _origin(found: ModelFolder) -> Origin:
-    """Where the weights came from, and go back to."""
-    chosen = found.module.entries[found.entry or MODEL]
-    config = decided(found, Config(found.module, found.config), chosen)
-    stored, table, _, _ = weights_in(found, lowered(found.module, config, chosen), config, True)
-    weights = assemble(stored, table)
-    return Origin(found, stored, table, lambda: weights)
-
-
-def _weights(program: Program, origin: Origin, asked: Settings) -> Weights:
+def _weights(program: Program, origin: Origin | Joined, asked: Settings) -> Weights:
     """The folder's weights, and those of the objective that no folder holds, drawn."""
     held = origin.weights()
     graph = program.compiled.formula
@@ -247,9 +185,9 @@ def _weights(program: Program, origin: Origin, asked: Settings) -> Weights:
 # ------------------------------------------------------------------------------------------- objective and corruptions
 
 
-def _program(asked: Settings, found: ModelFolder, objective: Entry) -> Program:
+def _program(asked: Settings, module: Module, keys: Mapping[str, Any], objective: Entry) -> Program:
     left = passes_left_out(asked.backend)
-    made = proved(compile_graph(found.module, found.config, objective.name, without=left))
+    made = proved(compile_graph(module, keys, objective.name, without=left))
     gradients = compile_gradients(made) if asked.backend == "numpy" else None  # a PyTorch module has autograd
     return Program(replace(made, gradients=gradients), asked.backend)
 
@@ -259,26 +197,28 @@ def _is_causal(base: Compiled) -> bool:
     return base.decoding is not None and not base.decoding.begin
 
 
-def _chain(asked: Settings, found: ModelFolder, program: Program, base: Compiled) -> tuple[Program, ...]:
+def _chain(
+    asked: Settings, module: Module, keys: Mapping[str, Any], program: Program, bases: list[Compiled]
+) -> tuple[Program, ...]:
     """The corruptions that the texts go through: those that were said, or the first that makes what is needed."""
     formula = program.compiled.formula
     if asked.corruption is None:
-        names = [] if formula.groups else _fitting(found, program, base)
+        names = [] if formula.groups else _fitting(module, keys, program, bases)
     else:
-        names = [corruptions.choose(found.module, name).name for name in asked.corruption if name != NONE]
-    made = [compile_graph(found.module, found.config, name) for name in names]
+        names = [corruptions.choose(module, name).name for name in asked.corruption if name != NONE]
+    made = [compile_graph(module, keys, name) for name in names]
     return tuple(Program(one, "numpy") for one in made)
 
 
-def _fitting(found: ModelFolder, program: Program, base: Compiled) -> list[str]:
+def _fitting(module: Module, keys: Mapping[str, Any], program: Program, bases: list[Compiled]) -> list[str]:
     """The first corruption of one text whose results are the inputs that the objective has of its own."""
-    if _is_causal(base):  # its labels are its tokens
+    if any(map(_is_causal, bases)):  # its labels are its tokens
         return []
-    known = {one.name for one in base.formula.inputs}
+    known = {one.name for base in bases for one in base.formula.inputs}
     inputs = [one for one in program.compiled.formula.inputs if one.required and one.name not in known]
     needed = {(one.name, _of_tokens(one)) for one in inputs}
-    for name in corruptions.names(found.module):
-        graph = lowered(found.module, Config(found.module, found.config), found.module.entries[name])
+    for name in corruptions.names(module):
+        graph = lowered(module, Config(module, keys), module.entries[name])
         texts = [one.name for one in graph.inputs if one.name.endswith("input_ids")]
         if len(texts) == 1 and needed <= {(out.name, _of_tokens(out)) for out in graph.outputs}:
             return [name]
