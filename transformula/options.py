@@ -56,6 +56,13 @@ validation = click.option(
 gradients = click.option(
     "--gradients", is_flag=True, help="With loss_and_gradients, too (NumPy; a PyTorch module has autograd)."
 )
+sizes = options(
+    click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples, for the costs."),
+    click.option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the longest."),
+    click.option(
+        "--fill", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, help="Real tokens of all."
+    ),
+)
 passes = options(
     click.option(
         "--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."
@@ -136,4 +143,18 @@ drawing = options(
         "--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened; by default all."
     ),
     click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
+)
+summing = options(
+    sizes,
+    click.option(
+        "--stage",
+        type=click.Choice(["formula", "final"]),
+        default="final",
+        show_default=True,
+        help="Costs as the spec says it, or after the last pass.",
+    ),
+    click.option("--depth", type=click.IntRange(min=0), help="How many levels of blocks are told; by default all."),
+    click.option("--dtype", default="float32", show_default=True, help="The numbers that bytes are told for."),
+    click.option("--weights", is_flag=True, help="List the weights: axes, sizes, names in the checkpoint."),
+    as_json,
 )
