@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .commands import command
-from .options import config, drawing, entry, options, settings, spec
+from .options import config, drawing, entry, options, settings, spec, typesetting
 from .reading import read_compiled
 
 
@@ -30,3 +30,20 @@ def graph(
         click.echo(drawn, nl=False)
     else:
         click.echo(write_text(out, drawn), err=True)
+
+
+@command("transformula tex bert --name MultiHead --format unicode")
+@spec
+@options(typesetting, config, settings)
+def tex(spec: str, form: str, out: Path | None, names: tuple[str, ...], config: Path | None, **chosen: Any) -> None:
+    """Write the mathematics of a spec as on paper: LaTeX, Unicode or MathML.
+
+    SPEC is a .formula file, the name of a shipped spec, or - for standard input.
+    """
+    from .backends.program import write_text
+    from .backends.tex import typeset
+    from .reading import read_config_file, read_settings, read_spec
+
+    given = {"config": read_config_file(config), "settings": read_settings(chosen.pop("settings"))}
+    made = typeset(read_spec(spec), form, names, **given, **chosen)
+    click.echo(made, nl=False) if out is None else click.echo(write_text(out, made), err=True)

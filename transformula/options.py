@@ -137,3 +137,19 @@ drawing = options(
     ),
     click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
 )
+typesetting = options(
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["latex", "snippet", "unicode", "mathml", "html"]),
+        default="latex",
+        show_default=True,
+        help="A document for pdflatex, its formulas alone, text, MathML, or a page of it.",
+    ),
+    out,
+    click.option(
+        "--name", "names", multiple=True, metavar="NAME", help="A definition of the spec; several if needed."
+    ),
+    click.option("--entry", metavar="NAME", help="A definition with all that it uses; by default the spec's own."),
+    click.option("--inline", is_flag=True, help="Write the parts of a formula in place of their names."),
+)
