@@ -44,6 +44,6 @@ def tex(spec: str, form: str, out: Path | None, names: tuple[str, ...], config: 
     from .backends.tex import typeset
     from .reading import read_config_file, read_settings, read_spec
 
-    given = {"config": read_config_file(config), "settings": read_settings(chosen.pop("settings"))}
-    made = typeset(read_spec(spec), form, names, **given, **chosen)
+    chosen["settings"] = read_settings(chosen["settings"])
+    made = typeset(read_spec(spec), form, names, config=read_config_file(config), **chosen)
     click.echo(made, nl=False) if out is None else click.echo(write_text(out, made), err=True)

@@ -16,9 +16,9 @@ from typing import Any
 from ...compiler.modules import Module
 from ...grammar.diagnostics import did_you_mean, error
 from .document import FORMATS
-from .parts import Part, facts_of, parts
+from .parts import Part, facts_of, parts_of
 
-__all__ = ["FORMATS", "Part", "facts_of", "parts", "typeset"]
+__all__ = ["FORMATS", "Part", "facts_of", "parts_of", "typeset"]
 
 
 def typeset(
@@ -30,7 +30,7 @@ def typeset(
     config: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
 ) -> str:
-    """The mathematics of a spec as text in one of `FORMATS`: of its own file, of some definitions, or of one with all it uses.
+    """The mathematics of a spec as text in one of `FORMATS`: of some definitions, or of one with all it uses.
 
     Raises `TransformulaError` for mistakes of the spec, an unknown name or an unknown format.
     """
@@ -38,4 +38,4 @@ def typeset(
         advice = did_you_mean(form, FORMATS) or f"There are {', '.join(FORMATS)}."
         raise error("C653", f"there is no format `{form}`", help=advice)
     facts = facts_of(spec, config, settings)
-    return FORMATS[form](facts.module.name, parts(facts, names, entry, inline))
+    return FORMATS[form](facts.module.name, parts_of(facts, names, entry, inline))

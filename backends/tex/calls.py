@@ -7,10 +7,27 @@ from typing import TYPE_CHECKING
 from ...grammar import syntax as s
 from . import brackets
 from . import expressions as e
+from .facts import reduced
 from .names import written
 from .place import Place
-from .signs import AROUND, FUNCTION, REDUCTION
-from .tree import Accent, Big, Digits, Fence, Layout, Over, Script, Sign, Word, Words, listed, parens, row, scripted, spaced
+from .signs import AROUND, REDUCTION
+from .tree import (
+    Accent,
+    Big,
+    Digits,
+    Fence,
+    Layout,
+    Over,
+    Root,
+    Script,
+    Sign,
+    Word,
+    listed,
+    parens,
+    row,
+    scripted,
+    spaced,
+)
 
 if TYPE_CHECKING:
     from .expressions import Formed, Printer
@@ -28,7 +45,7 @@ def call(printer: Printer, expr: s.Call, place: Place) -> Formed:
         left, right = AROUND[name]
         return Fence(left, printer.show(args[0].value, place), right), e.POSTFIX
     if name == "sqrt" and len(args) == 1:
-        return e.Root(printer.show(args[0].value, place)), e.POSTFIX
+        return Root(printer.show(args[0].value, place)), e.POSTFIX
     if name == "exp" and len(args) == 1 and _is_short(printer.show(args[0].value, place)):
         return scripted(Word("e"), [], printer.show(args[0].value, place.smaller())), e.POWER
     if name in ("index", "position") and len(args) == 1 and isinstance(args[0].value, s.Name):
@@ -57,7 +74,7 @@ def reduction(printer: Printer, kind: str, items: tuple[s.Item, ...], arg: s.Exp
     """∑_{i=1}^{n} x_i, max_{i=1,…,n} x_i, a mean as a sum with a factor; restricted ones say for which i."""
     inner, letters = place, []
     for item in items:
-        axis = _axis(item)
+        axis = reduced(item)
         if axis is None:
             continue
         if isinstance(item, s.RestrictItem) and item.as_index is not None:
@@ -74,7 +91,7 @@ def reduction(printer: Printer, kind: str, items: tuple[s.Item, ...], arg: s.Exp
         for item in items
         if isinstance(item, s.RestrictItem) and item.condition is not None
     ]
-    if not {axis for axis, _ in letters} & inner.used and not inner.bare:  # nothing shows the index: the axis is named instead
+    if not {axis for axis, _ in letters} & inner.used and not inner.bare:  # nothing shows the index
         letters = [(axis, Word("")) for axis, _ in letters]
     place.used.update(inner.used)
     return row(*_signs(kind, letters, conditions, place), _counted(body) if kind == "count" else body), e.REDUCE
@@ -82,12 +99,6 @@ def reduction(printer: Printer, kind: str, items: tuple[s.Item, ...], arg: s.Exp
 
 def _counted(body: Layout) -> Layout:
     return Fence("[", body.body if isinstance(body, Fence) and body.left == "(" else body, "]")
-
-
-def _axis(item: s.Item) -> str | None:
-    if isinstance(item, s.RestrictItem):
-        return item.axis.name
-    return item.value.name if isinstance(item, s.PlainItem) and isinstance(item.value, s.Name) else None
 
 
 def _signs(kind: str, letters: list[tuple[str, Layout]], conditions: list[Layout], place: Place) -> list[Layout]:
@@ -117,7 +128,7 @@ def _ranged(sign: str, axis: str, letter: Layout, place: Place) -> Layout:
 
 def _norm(printer: Printer, arg: s.Expr, items: tuple[s.Item, ...], place: Place) -> Layout:
     """‖x‖; its axis is written where x has others, too."""
-    names = [axis for axis in map(_axis, items) if axis is not None]
+    names = [axis for axis in map(reduced, items) if axis is not None]
     made = Fence("‖", printer.show(arg, place.without(*names)), "‖")
     return made if set(printer.axes(arg, place)) <= set(names) else scripted(made, [written(one) for one in names])
 
@@ -127,10 +138,11 @@ def _norm(printer: Printer, arg: s.Expr, items: tuple[s.Item, ...], place: Place
 
 def _plain(printer: Printer, expr: s.Call, place: Place) -> Layout:
     """f_{axes}(x, y, name = z): axes are written where the first argument has others, too."""
-    function, items = expr.function, ()
+    function: s.Expr = expr.function
+    items: tuple[s.Item, ...] = ()
     if isinstance(function, s.Select) and not _is_numbered(printer, function, place):
-        function, items = function.base, function.items
-    own = [axis for axis in map(_axis, items) if axis is not None]
+        items, function = function.items, function.base
+    own = [axis for axis in map(reduced, items) if axis is not None]
     behind = [axis for axis in own if axis in place.at]  # the function goes over them: its result has the index
     inside = place.without(*own)
     head = printer.show(function, inside.without(*inside.at), e.POSTFIX)

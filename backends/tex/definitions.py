@@ -11,7 +11,7 @@ from .facts import Facts, Home, home, operands
 from .names import written
 from .place import Place
 from .signs import REDUCTION
-from .tree import Digits, Layout, Line, Row, Sign, Word, Words, listed, parens, row, scripted, spaced
+from .tree import Digits, Layout, Line, Sign, Word, Words, listed, parens, row, scripted, spaced
 
 CALL = "(…)"  # ends the name of the call that a model `of` another one begins with: compiler/heads.py
 
@@ -97,7 +97,8 @@ def wanted(expr: s.Expr) -> Iterator[str]:
                     return
                 yield from _bound(function.items)
         case s.Select(base=base, items=items):
-            names = {one.old[0].name: one.new[0].name for one in items if _renames(one)}  # type: ignore[union-attr]
+            single = [one for one in items if isinstance(one, s.RenameItem) and len(one.old) == len(one.new) == 1]
+            names = {one.old[0].name: one.new[0].name for one in single}
             yield from (names.get(axis, axis) for axis in wanted(base))
             values = (one.value for one in items if isinstance(one, s.EqualItem | s.PlainItem))
             yield from (axis for value in values for axis in wanted(value))
@@ -106,10 +107,6 @@ def wanted(expr: s.Expr) -> Iterator[str]:
             yield from wanted(right)
         case _:
             yield from (axis for one in operands(expr) for axis in wanted(one))
-
-
-def _renames(item: s.Item) -> bool:
-    return isinstance(item, s.RenameItem) and len(item.old) == len(item.new) == 1
 
 
 def _bound(items: tuple[s.Item, ...]) -> Iterator[str]:

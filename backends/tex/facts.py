@@ -170,8 +170,7 @@ class Facts:
             case s.Select(base=base, items=items):
                 return self._selected(self.axes(base, here, deep), items, here, deep)
             case s.Call(function=s.Select(base=s.Name(name=name), items=items), args=args) if name in REDUCTION:
-                gone = {item.axis.name for item in items if isinstance(item, s.RestrictItem)}
-                gone |= {one.value.name for one in items if isinstance(one, s.PlainItem) and isinstance(one.value, s.Name)}
+                gone = {axis for axis in map(reduced, items) if axis is not None}
                 return tuple(a for a in self._union((one.value for one in args), here, deep) if a not in gone)
             case s.Call(args=args):
                 return self._union((one.value for one in args), here, deep)
@@ -206,6 +205,13 @@ class Facts:
 
     def _union(self, parts: Iterable[s.Expr], here: Home, deep: int) -> Names:
         return tuple(dict.fromkeys(axis for one in parts for axis in self.axes(one, here, deep)))
+
+
+def reduced(item: s.Item) -> str | None:
+    """The axis that an item in the brackets of a function names."""
+    if isinstance(item, s.RestrictItem):
+        return item.axis.name
+    return item.value.name if isinstance(item, s.PlainItem) and isinstance(item.value, s.Name) else None
 
 
 def operands(expr: s.Expr) -> Iterable[s.Expr]:

@@ -125,7 +125,8 @@ def word(text: str) -> str:
     if text in FUNCTION:
         return f"\\{text}"
     if len(text) == 1:
-        return _letter(text) if text.isascii() and text.isalpha() or text in LETTER else rf"\mathrm{{{_letter(text)}}}"
+        slanted = (text.isascii() and text.isalpha()) or text in LETTER
+        return _letter(text) if slanted else rf"\mathrm{{{_letter(text)}}}"
     return rf"\mathrm{{{_join(_letters(text))}}}"
 
 
@@ -190,7 +191,7 @@ def escaped(text: str) -> str:
     """Running text, in which nothing means anything to TeX."""
     out: list[str] = []
     for char in unicodedata.normalize("NFD", " ".join(re.split(r"\s+", text))):
-        if char.isascii() and char.isalnum() or char in PLAIN:
+        if (char.isascii() and char.isalnum()) or char in PLAIN:
             out.append(char)
         elif char in MARK and out:
             out[-1] = rf"$\mathrm{{{MARK[char]}{{{out[-1] if out[-1].isalnum() else '?'}}}}}$"

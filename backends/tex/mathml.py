@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
 from . import text
-from .signs import ABOVE, FUNCTION
+from .signs import ABOVE
 from .tree import (
     Accent,
     Big,
@@ -27,8 +27,6 @@ from .tree import (
 )
 
 NAMESPACE = "http://www.w3.org/1998/Math/MathML"
-NARROW = ("max", "min", "arg max", "mean")
-INVISIBLE = "\u2061"  # the sign between a function's name and its argument
 
 
 def formula(lines: Iterable[Line]) -> str:
@@ -60,7 +58,7 @@ def _line(row: ET.Element, one: Line) -> None:
 
 def clean(said: str) -> str:
     """The text without characters that XML cannot hold."""
-    return "".join(char for char in said if char in "\t\n" or (char >= " " and unicodedata.category(char) not in ("Cs", "Cn", "Cc")))
+    return "".join(char for char in said if unicodedata.category(char) not in ("Cs", "Cn", "Cc"))
 
 
 def element(one: Layout) -> ET.Element:
@@ -137,7 +135,9 @@ def _script(one: Script) -> ET.Element:
     base = element(one.base)
     if one.sub is not None and one.sup is not None:
         return _many("msubsup", base, element(one.sub), element(one.sup))
-    return _many("msub", base, element(one.sub)) if one.sub is not None else _many("msup", base, element(one.sup or Row(())))
+    if one.sub is not None:
+        return _many("msub", base, element(one.sub))
+    return _many("msup", base, element(one.sup or Row(())))
 
 
 def _big(one: Big) -> ET.Element:
@@ -163,5 +163,3 @@ def _cases(rows: tuple[tuple[Layout, Layout | None], ...]) -> ET.Element:
             td.append(cell)
     return _many("mrow", _fence("{", "prefix"), table)
 
-
-__all__ = ["FUNCTION", "element", "formula", "write"]

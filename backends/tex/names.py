@@ -19,7 +19,7 @@ import re
 import unicodedata
 
 from .signs import BY_NAME, MARK, WRITTEN
-from .tree import Accent, Digits, Layout, Row, Script, Sign, Word, listed, scripted
+from .tree import Accent, Digits, Layout, Script, Sign, Word, listed, row, scripted
 
 LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 
@@ -30,7 +30,7 @@ def written(name: str, is_map: bool = False) -> Layout:
     bare = name.rstrip("'′")
     made = _parts(bare, is_map) if bare else Word(name)
     primes = len(name) - len(bare) if bare else 0
-    return scripted(made, [], Row((Sign("′", "mark"),) * primes) if primes > 1 else Sign("′", "mark")) if primes else made
+    return scripted(made, [], row(*(Sign("′", "mark"),) * primes)) if primes else made
 
 
 def _parts(name: str, is_map: bool) -> Layout:

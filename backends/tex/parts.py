@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def facts_of(
     return Facts(session)
 
 
-def parts(facts: Facts, names: Iterable[str] = (), entry: str | None = None, inline: bool = False) -> list[Part]:
+def parts_of(facts: Facts, names: Iterable[str] = (), entry: str | None = None, inline: bool = False) -> list[Part]:
     """The parts of a spec: those that its own file writes, or some by name, or a model with all that it leans on.
 
     With `inline` every part of a `where` is written in its place, and so is what a parameter is by default.
@@ -154,4 +154,4 @@ def comment(span: Span) -> tuple[str, ...]:
     return tuple(found)
 
 
-__all__ = ["Part", "comment", "facts_of", "known", "parts", "replace"]
+__all__ = ["Part", "comment", "facts_of", "known", "parts_of"]

@@ -24,7 +24,8 @@ class Place:
 
     def letter(self) -> Word:
         """A letter for one more index: none that has a meaning here."""
-        taken = self.taken | {one.text for one in self.at.values() if isinstance(one, Word)} | self.home.names | self.bare
+        around = {one.text for one in self.at.values() if isinstance(one, Word)}
+        taken = around | self.taken | self.home.names | self.bare
         return Word(next((one for one in COUNTERS if one not in taken), "n"))
 
     def bound(self, axis: str, letter: Layout) -> Place:

@@ -8,7 +8,7 @@ from ...grammar import syntax as s
 from . import expressions as e
 from .place import Place
 from .signs import FUNCTION
-from .tree import Accent, Digits, Fence, Layout, Over, Row, Script, Sign, Space, Word, row, scripted
+from .tree import Accent, Digits, Fence, Layout, Over, Row, Script, Sign, Space, Word, row
 
 if TYPE_CHECKING:
     from .expressions import Formed, Printer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from itertools import pairwise
@@ -48,7 +49,8 @@ def write(one: Layout) -> str:
 def _part(items: tuple[Layout, ...], number: int) -> str:
     """One of several: a fraction beside a factor is in parentheses."""
     one = items[number]
-    factor = isinstance(one, Over) and any(map(_is_factor, (*items[max(number - 1, 0) : number], *items[number + 1 : number + 2])))
+    near = (*items[max(number - 1, 0) : number], *items[number + 1 : number + 2])
+    factor = isinstance(one, Over) and any(map(_is_factor, near))
     return f"({write(one)})" if factor else write(one)
 
 
@@ -79,8 +81,8 @@ def _form(one: Over | Root | Script | Accent | Fence | Big | Cases) -> str:
         case Fence(left=left, body=body, right=right):
             return f"{left}{write(body)}{right}"
         case Big(sign=sign, below=below_, above=above_):
-            limits = ("" if below_ is None else f"_{{{write(below_)}}}") + ("" if above_ is None else f"^{{{write(above_)}}}")
-            return f"{sign}{limits} "
+            low = "" if below_ is None else f"_{{{write(below_)}}}"
+            return f"{sign}{low}{'' if above_ is None else f'^{{{write(above_)}}}'} "
         case Cases(rows=rows):
             parts = [f"{write(value)} {'otherwise' if when is None else f'if {write(when)}'}" for value, when in rows]
             return "{ " + "; ".join(parts) + " }"
@@ -115,7 +117,7 @@ def line(one: Line) -> str:
     """left = right, behind"""
     left = f"{write(one.left)} {one.sign} " if one.left is not None else ""
     behind = f"    ({write(one.behind).strip()})" if one.behind is not None else ""
-    return f"{left}{write(one.right)}{behind}".replace("  ", " ").strip() if not behind else f"{left}{write(one.right)}{behind}"
+    return re.sub(" +", " ", f"{left}{write(one.right)}").strip() + behind
 
 
 def lines(made: Iterable[Line]) -> str:

@@ -136,7 +136,7 @@ TALL = (Over, Big, Cases, Root)
 
 @dataclass(frozen=True)
 class Line:
-    """left = right, with what is said behind it: a condition, the steps of a loop; left None continues the line above."""
+    """left = right, with what is said behind it: a condition, the steps of a loop. Without left it goes on."""
 
     left: Layout | None
     sign: str
