@@ -32,6 +32,9 @@ settings = click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="An entry of the spec's config."
 )
 out = click.option("-o", "--out", type=PATH, metavar="FILE", help="The file to write.")
+depth = click.option(
+    "--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened in the picture; by default 2."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 layout = click.option(
     "--layout", metavar="NAME", help="How PyTorch computes a batch: padded (it exports) or packed (eager, faster)."

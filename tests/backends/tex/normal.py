@@ -14,7 +14,7 @@ NOTHING = {r"\,", r"\;", r"\quad", r"\qquad", r"\!", r"\ ", r"\limits", r"\displ
 SIZES = {r"\left", r"\right"}
 WORDS = {r"\text", r"\mathrm"}
 FONTS = {r"\mathbf", r"\mathcal", r"\mathbb"}
-TWINS = {r"\top": "T", r"\vert": "|", r"\lVert": r"\|", r"\rVert": r"\|", r"\colon": ":", r"\le": r"\leq", r"\ge": r"\geq"}
+TWINS = {r"\top": "T", r"\vert": "|", r"\colon": ":"}
 
 
 def tokens(latex: str) -> list[str]:

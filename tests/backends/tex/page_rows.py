@@ -164,7 +164,7 @@ ROWS: tuple[Row, ...] = (
     Row("bart", "text_infilling", reason="the page names it; the spec says it"),
     Row("bart", "sentence_permutation", reason="the page names it; the spec says it"),
     # ALBERT
-    Row("albert", "Embeddings", reason="the page counts weights; the spec has both maps, E : [vocab, emb] and M : [emb → d]"),
+    Row("albert", "Embeddings", reason="the page counts weights; the spec has E : [vocab, emb] and M : [emb → d]"),
     Row("albert", "Bert", "y", reason="the page says that weights are equal; the spec calls one block at every step"),
     Row("albert", "sop", reason=f"{MEAN}; {LABEL}, P(InOrder) is that of class 0"),
     # common components
