@@ -26,6 +26,7 @@ _HOME = {
     "compile": ".backends.program",
     "corrupt": ".backends.corrupt",
     "load": ".backends.load",
+    "load_ipython_extension": ".notebook",
     "summary": ".summarising",
     "train": ".training.api",
 }

@@ -29,7 +29,7 @@ NAMES = 20
 """Names of a kind that are spelt out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelSummary(Summary):
     """A summary that prints itself; of a model's folder with what its files hold, None where there are none."""
 
@@ -39,11 +39,24 @@ class ModelSummary(Summary):
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        return f"<ModelSummary {self.entry} of {self.spec}: {self.parameters:,} parameters>"
+
     def text(self, stage: str = "final", depth: int | None = None, weights: bool = False, width: int = WIDE) -> str:
         """The tables as plain text: costs of the stage `formula` or `final`, blocks to a depth, or the weights."""
         from rich.console import Console
 
-        return printed(Console(width=width, color_system=None), self, stage, depth, weights)
+        return printed(Console(width=width, color_system=None, force_jupyter=False, force_terminal=False), self, stage, depth, weights)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self.text().rstrip())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from .backends.display import table_html
+
+        table = table_html(BLOCK_HEADS, _block_rows(self.top, None, "final", None), right=(1, 2, 3, 4))
+        return f"{table}{table_html(('in all', ''), _lines(self, self.final))}"
 
     def data(self) -> dict[str, Any]:
         """The summary as plain values, for JSON."""
@@ -152,9 +165,14 @@ def _whole(made: ModelSummary, whole: Whole) -> Table:
     from rich.text import Text
 
     lines = Table.grid(padding=(0, 2, 0, 0))
-    for name, line in (("parameters", _parameters(made)), *_run(made, whole), *_decoding(made), *_files(made)):
+    for name, line in _lines(made, whole):
         lines.add_row(Text(name, "bold"), Text(line))
     return lines
+
+
+def _lines(made: ModelSummary, whole: Whole) -> list[tuple[str, str]]:
+    """(what, its numbers) of all blocks together."""
+    return [("parameters", _parameters(made)), *_run(made, whole), *_decoding(made), *_files(made)]
 
 
 Row = tuple[str, ...]
