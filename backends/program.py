@@ -61,6 +61,12 @@ class Program:
         """Writes the module; a file that is there is replaced in one step, never half-written."""
         return write_text(Path(path), self.source)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from .display import program_html
+
+        return program_html(self)
+
     def __repr__(self) -> str:
         return f"<Program {self.name} for {self.backend}: {len(self.graph.nodes())} nodes>"
 

@@ -248,7 +248,7 @@ def check(spec: str | Path, config: Mapping[str, Any] | None = None) -> list[Dia
     return session.diagnostics.warnings
 
 
-def check_session(spec: str | Path, config: Mapping[str, Any] | None = None, trace: bool = False) -> Session:
+def check_session(spec: str | Path | Source, config: Mapping[str, Any] | None = None, trace: bool = False) -> Session:
     """Everything that a check finds out, errors not raised yet; with `trace`, the axes of every expression."""
     module, found = _load(spec)
     return checking.check_module(module, Config(module, config or {}), trace, found.found)

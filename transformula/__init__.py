@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from .backends.program import Program, compile
     from .compiler.driver import check
     from .grammar.diagnostics import TransformulaError
+    from .summarising import summary
     from .training.api import train
 
 __version__ = "0.1.0"
 
-__all__ = ["Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "load", "train"]
+__all__ = ["Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "load", "summary", "train"]
 
 _HOME = {
     "Program": ".backends.program",
@@ -25,6 +26,8 @@ _HOME = {
     "compile": ".backends.program",
     "corrupt": ".backends.corrupt",
     "load": ".backends.load",
+    "load_ipython_extension": ".notebook",
+    "summary": ".summarising",
     "train": ".training.api",
 }
 

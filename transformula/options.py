@@ -32,6 +32,9 @@ settings = click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="An entry of the spec's config."
 )
 out = click.option("-o", "--out", type=PATH, metavar="FILE", help="The file to write.")
+depth = click.option(
+    "--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened in the picture; by default 2."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 layout = click.option(
     "--layout", metavar="NAME", help="How PyTorch computes a batch: padded (it exports) or packed (eager, faster)."
@@ -55,6 +58,13 @@ validation = click.option(
 )
 gradients = click.option(
     "--gradients", is_flag=True, help="With loss_and_gradients, too (NumPy; a PyTorch module has autograd)."
+)
+sizes = options(
+    click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples, for the costs."),
+    click.option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the longest."),
+    click.option(
+        "--fill", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, help="Real tokens of all."
+    ),
 )
 passes = options(
     click.option(
@@ -136,4 +146,34 @@ drawing = options(
         "--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened; by default all."
     ),
     click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
+)
+summing = options(
+    sizes,
+    click.option(
+        "--stage",
+        type=click.Choice(["formula", "final"]),
+        default="final",
+        show_default=True,
+        help="Costs as the spec says it, or after the last pass.",
+    ),
+    click.option("--depth", type=click.IntRange(min=0), help="How many levels of blocks are told; by default all."),
+    click.option("--dtype", default="float32", show_default=True, help="The numbers that bytes are told for."),
+    click.option("--weights", is_flag=True, help="List the weights: axes, sizes, names in the checkpoint."),
+    as_json,
+)
+typesetting = options(
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["latex", "snippet", "unicode", "mathml", "html"]),
+        default="latex",
+        show_default=True,
+        help="A document for pdflatex, its formulas alone, text, MathML, or a page of it.",
+    ),
+    out,
+    click.option(
+        "--name", "names", multiple=True, metavar="NAME", help="A definition of the spec; several if needed."
+    ),
+    click.option("--entry", metavar="NAME", help="A definition with all that it uses; by default the spec's own."),
+    click.option("--inline", is_flag=True, help="Write the parts of a formula in place of their names."),
 )

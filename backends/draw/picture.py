@@ -74,6 +74,12 @@ class Picture:
     depth: int | None = None
     full: bool = False
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from ..display import picture_html
+
+        return picture_html(self)
+
     def to_depth(self, depth: int) -> Picture:
         """The same model opened to another depth."""
         return make(self.folded, depth, self.full)
