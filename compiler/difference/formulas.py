@@ -1,0 +1,273 @@
+"""Formulas that differ, beside each other, and whether the two mean the same.
+
+A definition is taken apart into its equations. Where a text differs, the one is put in the place of the other and both
+are lowered there: if the graphs are the same but for names and order, or become so when meanings are recognised, it is
+written differently and means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...grammar import syntax as s
+from ...grammar.diagnostics import Span, TransformulaError
+from ...grammar.printer import expression, item
+from .. import pipeline
+from ..config import Config
+from ..ir import Graph
+from ..modules import Entry, Module
+from ..names import mentioned, names_in
+from .blocks import axes_text
+from .change import CHANGED, SAME, Change, Line, place
+from .meaning import signature
+from .sides import Side, comment_of, formula
+
+ALWAYS, HERE, DIFFERENT = "always", "here", "different"
+RECOGNISED = "recognise"
+LONGEST_GRAPH = 20_000
+"""Nodes of a graph whose passes are still run to see whether it means the same."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An equation of a definition: its name, its text, the expression and where it stands."""
+
+    name: str
+    text: str
+    tree: Any
+    span: Span
+
+
+def compared(one: Side, other: Side, pairs: Iterable[tuple[str, str]], place_of: dict[str, str]) -> Iterator[Change]:
+    """The formulas that differ between definitions that stand for each other; `place_of` says where a block stands."""
+    for mine, theirs in pairs:
+        made = between(one, other, mine, theirs, place_of.get(mine, ""))
+        if made is not None:
+            yield made
+
+
+def between(one: Side, other: Side, mine: str, theirs: str, where: str = "") -> Change | None:
+    """The change between two definitions, None if their texts say the same."""
+    left, right = one.definition(mine), other.definition(theirs)
+    if _same_text(left, right):
+        return None
+    lines = tuple(differing(left, right))
+    if not lines:
+        return None
+    meaning, because = same_meaning(one, other, mine, theirs)
+    name = mine if mine == theirs else f"{mine} and {theirs}"
+    told = where or name
+    if meaning == ALWAYS:
+        say = f"{told} is written differently and means the same"
+        return Change("formulas", SAME, told, say, lines=lines, a=place(left.name.span), b=place(right.name.span))
+    say = f"{told} ({left.kind} {name})" if where else f"{left.kind} {name}"
+    if meaning == HERE:
+        say += f": the same with this config, while {because}"
+    quotes = _quotes(one, other, left, right, lines)
+    rank = {"model": 1.0, "block": 2.0, "objective": 4.0, "formula": 3.0}.get(left.kind, 4.5) + (meaning == HERE) * 3
+    part = "objectives" if left.kind in ("objective", "corruption") else "formulas"
+    return Change(part, CHANGED, told, say, lines=lines, a=place(left.span), b=place(right.span), quotes=quotes, rank=rank)
+
+
+def _same_text(one: s.Definition, other: s.Definition) -> bool:
+    """Whether two definitions say the same, names of the definitions and order of the equations aside."""
+    return replace(one, name=other.name, body=_sorted(one.body)) == replace(other, body=_sorted(other.body))
+
+
+def _sorted(body: s.Body) -> s.Body:
+    """The body with its equations in the order of their texts; loops after what stands outside them."""
+
+    def key(one: s.Statement) -> str:
+        return "~".join(text for _, text, _ in _statement(one))
+
+    return replace(body, where=tuple(sorted(body.where, key=key)))
+
+
+# --------------------------------------------------------------------------------------------------- equations
+
+
+def differing(one: s.Definition, other: s.Definition) -> Iterator[Line]:
+    """The equations that differ, those of one name beside each other; a local name that was only renamed is none."""
+    left, right = pieces(one), pieces(other)
+    renamed = _renamed(left, right)
+    mine = {renamed.get(name, name): piece for name, piece in left.items()}
+    for name in dict.fromkeys((*mine, *right)):
+        old, new = mine.get(name), right.get(name)
+        if old is not None and new is not None and (old.text == new.text or _turned(old.tree, renamed) == new.tree):
+            continue
+        texts = (old.text if old else "", new.text if new else "")
+        yield Line(name, *texts, place(old.span if old else None), place(new.span if new else None))
+
+
+def pieces(one: s.Definition) -> dict[str, Piece]:
+    """The equations of a definition by name: its head, results, parts, and what it shows."""
+    found = {"": Piece("", head(one), (one.axes, one.params, [out.axes for out in one.outputs]), one.name.span)}
+    for number, out in enumerate(one.outputs):
+        name = f"→ {out.name or ('result' if not number else number)}"
+        found[name] = Piece(name, f"{name} = {expression(out.value)}", out.value, out.span)
+    for statement in one.body.where:
+        for name, text, made in _statement(statement):
+            found[name] = Piece(name, text, made, made.span)
+    for out in one.body.shows:
+        name = f"shows {out.name}"
+        found[name] = Piece(name, f"{name} = {expression(out.value)}", out.value, out.span)
+    return found
+
+
+def head(one: s.Definition) -> str:
+    """The head of a definition without its values: f[j](x[d], p = 0.1) → [d]"""
+    axes = [f"{a.index.name}: {a.axis.name}" if a.index else a.axis.name for a in one.axes]
+    params = "" if one.params is None else f"({', '.join(map(param_text, one.params))})"
+    outs = [f"{out.name or ''}[{', '.join(a.name for a in out.axes)}]" for out in one.outputs if out.axes is not None]
+    return f"{'[' + ', '.join(axes) + ']' if axes else ''}{params}" + (f" → {', '.join(outs)}" if outs else "")
+
+
+def param_text(one: s.Param) -> str:
+    """A parameter as it is declared."""
+    axes = axes_text(one.axes) if one.axes is not None else ""
+    alias = f" as {one.alias}" if one.alias else ""
+    return one.name + axes + alias + (f" = {expression(one.default)}" if one.default is not None else "")
+
+
+def _statement(one: s.Statement, loop: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Name, text and tree of each equation of a statement; those of a loop say which."""
+    if isinstance(one, s.Loop):
+        start = f"{expression(one.start)}.." if one.start is not None else ""
+        inner = f"{loop}for {one.variable.name} in {start}{expression(one.stop)}: "
+        for statement in one.body:
+            yield from _statement(statement, inner)
+        return
+    brackets = [item(b) if isinstance(b, s.PlainItem) else _axis_text(b) for b in one.brackets]
+    params = "" if one.params is None else f"({', '.join(map(param_text, one.params))})"
+    left = f"{one.name.name}{'[' + ', '.join(brackets) + ']' if brackets else ''}{params}"
+    yield left, f"{loop}{left} = {expression(one.value)}", one
+
+
+def _axis_text(one: s.AxisParam) -> str:
+    return f"{one.index.name}: {one.axis.name}" if one.index else one.axis.name
+
+
+def _renamed(left: dict[str, Piece], right: dict[str, Piece]) -> dict[str, str]:
+    """Local names of the one that the other calls differently: the equations are otherwise the same."""
+    gone = [piece for name, piece in left.items() if name not in right and isinstance(piece.tree, s.Assign)]
+    new = [piece for name, piece in right.items() if name not in left and isinstance(piece.tree, s.Assign)]
+    found: dict[str, str] = {}
+    for old in gone:
+        for fresh in new:
+            same = replace(old.tree, name=fresh.tree.name) == fresh.tree
+            if same and fresh.name not in found.values():
+                found[old.name] = fresh.name
+                break
+    return found
+
+
+def _turned(tree: Any, names: dict[str, str]) -> Any:
+    """The tree with local names replaced."""
+    if isinstance(tree, s.Name):
+        return replace(tree, name=names.get(tree.name, tree.name))
+    if isinstance(tree, tuple):
+        return tuple(_turned(part, names) for part in tree)
+    if not isinstance(tree, s.Node) or not names:
+        return tree
+    kept = ("span", "sign")
+    return replace(tree, **{key: _turned(value, names) for key, value in vars(tree).items() if key not in kept})
+
+
+# ----------------------------------------------------------------------------------------------------- meaning
+
+
+def same_meaning(one: Side, other: Side, mine: str, theirs: str) -> tuple[str, str]:
+    """Whether two definitions mean the same: always, with this config (and while what), or not."""
+    for left, right in _placements(one, other, mine, theirs):
+        if left is not None and right is not None and _equal(left, right):
+            apart = _only_one_mentions(one, other, mine, theirs)
+            return (HERE, apart) if apart else (ALWAYS, "")
+    return DIFFERENT, ""
+
+
+def _placements(one: Side, other: Side, mine: str, theirs: str) -> Iterator[tuple[Graph | None, Graph | None]]:
+    """Both in the place of the one, in that of the other, and each in its own."""
+    left, right = one.module.entries[mine], other.module.entries[theirs]
+    for module, config in ((_both(one, other), one.config), (_both(other, one), other.config)):
+        here = Config(module, config.file, {k: v for k, v in config.settings.items() if k in module.options})
+        yield _lowered(module, here, left), _lowered(module, here, right)
+    yield _lowered(one.module, one.config, left), _lowered(other.module, other.config, right)
+
+
+def _both(one: Side, other: Side) -> Module:
+    """The module of the one, with what only the other has."""
+    mine, theirs = one.module, other.module
+    made = replace(mine)
+    made.entries = {**theirs.entries, **mine.entries}
+    made.options = {**theirs.options, **mine.options}
+    made.choices = {**theirs.choices, **mine.choices}
+    made.axes, made.uses = {**theirs.axes, **mine.axes}, {**theirs.uses, **mine.uses}
+    return made
+
+
+def _lowered(module: Module, config: Config, entry: Entry) -> Graph | None:
+    """The graph of any definition by itself, as a model of its parameters; None if it has none here."""
+    definition = entry.definition
+    if definition.kind == "formula":
+        heads = s.Axes(definition.span, tuple(one.axis for one in definition.axes))
+        params = tuple(replace(one, axes=heads) if one.axes is None and one.default is None else one for one in definition.params or ())
+        definition = replace(definition, params=params, kind="block")
+    try:
+        return formula(module, config, Entry(definition, module))
+    except TransformulaError:
+        return None
+
+
+def _equal(one: Graph, other: Graph) -> bool:
+    """Whether two graphs are the same but for names and order, as written or with meanings recognised."""
+    known = one.batch is not None and other.batch is not None
+    names = _by_place(one, other)
+    if signature(one, names[0]) == signature(other, names[1]):
+        return True
+    if not known or max(len(one.nodes()), len(other.nodes())) > LONGEST_GRAPH:
+        return False
+    left, right = (pipeline.run(graph, until=RECOGNISED)[0][-1].graph for graph in (one, other))
+    return signature(left, names[0]) == signature(right, names[1])
+
+
+def _by_place(one: Graph, other: Graph) -> tuple[Sequence[str], Sequence[str]]:
+    """The inputs of both, as places where their names differ: f(x) and f(y) are called alike."""
+    mine, theirs = [i.name for i in one.inputs], [i.name for i in other.inputs]
+    return ((), ()) if set(mine) == set(theirs) else (mine, theirs)
+
+
+def _only_one_mentions(one: Side, other: Side, mine: str, theirs: str) -> str:
+    """The choices of config that decide the one text and not the other: `act = gelu`."""
+    left, right = (mentioned(side.definition(name)) for side, name in ((one, mine), (other, theirs)))
+    told = []
+    for name in sorted(left ^ right):
+        side = one if name in left else other
+        if name in side.module.options and not isinstance(side.config.effective().get(name), int | float) or (
+            name in side.module.options and isinstance(side.config.effective().get(name), bool)
+        ):
+            told.append(f"{name} is {shown(side.config.effective()[name])}")
+    return " and ".join(told)
+
+
+def shown(value: object) -> str:
+    """A value of config as a reader writes it."""
+    return {True: "true", False: "false", None: "none"}.get(value, str(value)) if not isinstance(value, float | int) or isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)  # type: ignore[call-overload]
+
+
+# ------------------------------------------------------------------------------------------------------ quotes
+
+
+def _quotes(one: Side, other: Side, left: s.Definition, right: s.Definition, lines: Sequence[Line]) -> tuple[str, ...]:
+    """The comments at both definitions where they differ, and at formulas that only one of them mentions."""
+    found = []
+    texts = {comment_of(left.span): one, comment_of(right.span): other}
+    if len(texts) > 1:
+        found += [f"{side.label}: {text}" for text, side in texts.items() if text]
+    for mine, theirs, definition, apart in ((one, other, left, right), (other, one, right, left)):
+        fresh = {name.name for name in names_in((definition.outputs, definition.body))} - mentioned(apart)
+        for name in sorted(fresh & set(mine.module.entries) - set(theirs.module.entries)):
+            text = comment_of(mine.module.entries[name].definition.span)
+            found += [f"{name}: {text}"] if text else []
+    return tuple(dict.fromkeys(found))
