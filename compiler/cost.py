@@ -9,8 +9,8 @@
     inside a loop                            times the number of steps; what does not depend on the step: once
     one side of a selection by the step      times the steps that choose it
 
-Values are float32, relations a byte an entry. What only weights go into is prepared once, when a model is loaded, and
-told apart. Where the plan has `unpad`, an example counts with its own length, else with the longest.
+Values are float32 unless said otherwise, relations a byte an entry. What only weights go into is prepared once, when a
+model is loaded, and told apart. Where the plan has `unpad`, an example counts with its own length, else with the longest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .sizes import USUAL, Sizes
 LEAVES = ("input", "weight", "const", "table", "counter", "carry", "size", "visible", "stored")
 VIEWS = ("rename", "split", "merge", "widen", "state", "loop")
 WORD = 4
-"""Bytes of a number."""
+"""Bytes of a number, unless said otherwise; of a whole one always."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,21 @@ def _made_with_the_loss(one: Node, part: Node) -> bool:
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs of a graph: by node (loops counted out), in all, and by kind of operation."""
+    """The costs of a graph: by node (loops counted out), in all, and by kind of operation.
+
+    `once` are the nodes that are computed when weights are loaded, `word` the bytes of a number.
+    """
 
     nodes: Mapping[Node, Cost] = field(repr=False)
-    prepared: Cost
+    once: Mapping[Node, Cost] = field(repr=False)
     prepared_bytes: int
     parameters: int
+    word: int = WORD
+
+    @property
+    def prepared(self) -> Cost:
+        """What is computed once, when weights are loaded."""
+        return sum(self.once.values(), NOTHING)
 
     @property
     def total(self) -> Cost:
@@ -93,14 +102,14 @@ class Costs:
     @property
     def parameter_bytes(self) -> int:
         """The weights that the graph reads, each once."""
-        return self.parameters * WORD
+        return self.parameters * self.word
 
 
 class Pricer:
-    """Prices the nodes of one graph for given sizes."""
+    """Prices the nodes of one graph for given sizes, numbers of `word` bytes."""
 
-    def __init__(self, graph: Graph, sizes: Sizes = USUAL) -> None:
-        self.graph, self.sizes = graph, sizes.of(graph)
+    def __init__(self, graph: Graph, sizes: Sizes = USUAL, word: int = WORD) -> None:
+        self.graph, self.sizes, self.word = graph, sizes.of(graph), word
         self.packed = "unpad" in graph.plan
         self.order = graph.nodes()
         self.static = parameters_among(self.order)
@@ -147,7 +156,7 @@ class Pricer:
 
     def bytes(self, one: Node) -> int:
         """The memory of a value."""
-        return self.entries(one.axes) * (1 if one.kind == "bool" else WORD)
+        return self.entries(one.axes) * bytes_of(one.kind, self.word)
 
     def once(self, one: Node) -> Cost:
         """The cost of computing a node once, its arguments being there."""
@@ -212,15 +221,12 @@ class Pricer:
     def costs(self) -> Costs:
         """The costs of every node and what the graph needs once, when it is loaded."""
         nodes: dict[Node, Cost] = {}
-        prepared = NOTHING
+        once: dict[Node, Cost] = {}
         for one in self.order:
-            cost = self.once(one) * self.times(one) * self.shares.get(one, 1)
-            if one in self.static:
-                prepared += cost
-            else:
-                nodes[one] = cost
-        weights = [one for one in self.order if one.op == "weight"]
-        return Costs(nodes, prepared, self._prepared_bytes(), sum(self.entries(one.axes) for one in weights))
+            mine = once if one in self.static else nodes
+            mine[one] = self.once(one) * self.times(one) * self.shares.get(one, 1)
+        parameters = sum(self.entries(one.axes) for one in self.order if one.op == "weight")
+        return Costs(nodes, once, self._prepared_bytes(), parameters, self.word)
 
     def _prepared_bytes(self) -> int:
         """The memory of weights as a run reads them: scaled, merged, multiplied out."""
@@ -253,6 +259,11 @@ class Pricer:
             if chosen is None or any(number.op != "const" for number in chosen.values())
         ]
         return self.bytes(members[0]) * (max(every) if every else len(members))
+
+
+def bytes_of(kind: str, word: int = WORD) -> int:
+    """The bytes of an entry: a relation's one, a whole number's as always, else those of a number."""
+    return {"bool": 1, "int": WORD}.get(kind, word)
 
 
 def is_view(one: Node) -> bool:

@@ -161,14 +161,15 @@ def _decoding(compiled: Compiled, sizes: Sizes) -> Steps | None:
         return Steps(fired, refused)
     one, every = ({made.new.name: number} for number in (1, sizes.length))
     step, first = (figures(made.step, replace(sizes, lengths={**sizes.lengths, **new})) for new in (one, every))
-    return Steps(fired, refused, tuple(_kept(row, made, sizes) for row in made.kept), step, first)
+    return Steps(fired, refused, tuple(kept_rows(row, made, sizes) for row in made.kept), step, first)
 
 
-def _kept(row: Kept, made: Decoding, sizes: Sizes) -> KeptRows:
+def kept_rows(row: Kept, made: Decoding, sizes: Sizes, word: int = cost.WORD) -> KeptRows:
+    """What a step keeps of a value, numbers of `word` bytes."""
     once = row.along is None
     axes = tuple(axis for axis in row.axes if axis != made.step.batch and axis != row.along)
     steps = math.prod(row.steps)
-    size = replace(sizes, batch=1).entries(axes, False) * steps * (cost.WORD if row.kind != "bool" else 1)
+    size = replace(sizes, batch=1).entries(axes, False) * steps * cost.bytes_of(row.kind, word)
     return KeptRows(row.name, tuple(map(str, row.axes)), row.steps, size, once)
 
 

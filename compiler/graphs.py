@@ -13,19 +13,23 @@ from .rewriting import Rewrite, transform
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a node comes from: the place in a spec, the instance it belongs to and the name it has there."""
+    """Where a node comes from: the place in a spec, the instance it belongs to and the name it has there.
+
+    A result of a block may have its name from the caller; `home` is the instance whose formula made it.
+    """
 
     span: Span | None = None
     path: str = ""
     name: str = ""
     block: str = ""
+    home: str = field(default="", compare=False)
 
 
 def take_origin(origins: dict[Node, Origin], old: Node, new: Node) -> None:
     """A node that stands for another one comes from the same place; a named place wins over an unnamed one."""
     mine, theirs = origins.get(old), origins.get(new)
     if mine is not None and (theirs is None or (mine.name and not theirs.name)):
-        origins[new] = mine
+        origins[new] = mine if theirs is None else replace(mine, home=theirs.home)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .cost import Pricer, is_view
+from .cost import WORD, Pricer, is_view
 from .ir import Graph, Node, walk
 from .kernels import POINTWISE
 from .sizes import USUAL, Sizes
@@ -18,9 +18,9 @@ from .sizes import USUAL, Sizes
 OVERWRITING = (*POINTWISE, "layer_norm", "rms_norm", "l2_normalize")
 
 
-def peak_bytes(graph: Graph, sizes: Sizes = USUAL) -> int:
-    """The most bytes that values of one run take up at once, each in float32 and as long as somebody reads it."""
-    scan = Scan(Pricer(graph, sizes), "schedule" in graph.plan)
+def peak_bytes(graph: Graph, sizes: Sizes = USUAL, word: int = WORD) -> int:
+    """The most bytes that values of one run take up at once, each as long as somebody reads it; `word` bytes a number."""
+    scan = Scan(Pricer(graph, sizes, word), "schedule" in graph.plan)
     return scan.peak(graph.roots, 0)
 
 

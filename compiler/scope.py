@@ -372,8 +372,8 @@ class Scope:
         """Remembers where a node comes from (the first place wins; a named one wins over an unnamed one)."""
         old = self.session.origins.get(node)
         if old is None or (name and not old.name):
-            block = self.entry.name if self.entry else ""
-            self.session.origins[node] = Origin(span, self.path.rstrip("."), name, block)
+            block, path = self.entry.name if self.entry else "", self.path.rstrip(".")
+            self.session.origins[node] = Origin(span, path, name, block, path if old is None else old.home)
 
 
 class _Poison:
