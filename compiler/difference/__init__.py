@@ -8,8 +8,8 @@
     change.py     what a change is;  comparing.py  all parts together, sorted, what merely follows marked
 """
 
+from .change import Change, Differences
+from .comparing import compared
+from .sides import Side, side
 
-
-
-
-
+__all__ = ["Change", "Differences", "Side", "compared", "side"]

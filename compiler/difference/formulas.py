@@ -20,12 +20,16 @@ from ..ir import Graph
 from ..modules import Entry, Module
 from ..names import mentioned, names_in
 from .blocks import axes_text
+from .configs import same_entries, shown
 from .change import CHANGED, SAME, Change, Line, place
 from .meaning import signature
 from .sides import Side, comment_of, formula
 
-ALWAYS, HERE, DIFFERENT = "always", "here", "different"
-RECOGNISED = "recognise"
+ALWAYS, HERE, UNDROPPED, DIFFERENT = "always", "here", "undropped", "different"
+RECOGNISING = ("simplify", "recognise")
+UNDROPPING = ("inference", *RECOGNISING)
+SHOWS = "shows"
+RANKS = {"model": 1.0, "block": 2.0, "formula": 3.0, "objective": 4.0}
 LONGEST_GRAPH = 20_000
 """Nodes of a graph whose passes are still run to see whether it means the same."""
 
@@ -43,32 +47,43 @@ class Piece:
 def compared(one: Side, other: Side, pairs: Iterable[tuple[str, str]], place_of: dict[str, str]) -> Iterator[Change]:
     """The formulas that differ between definitions that stand for each other; `place_of` says where a block stands."""
     for mine, theirs in pairs:
-        made = between(one, other, mine, theirs, place_of.get(mine, ""))
-        if made is not None:
-            yield made
+        yield from between(one, other, mine, theirs, place_of.get(mine, ""))
 
 
-def between(one: Side, other: Side, mine: str, theirs: str, where: str = "") -> Change | None:
-    """The change between two definitions, None if their texts say the same."""
+def between(one: Side, other: Side, mine: str, theirs: str, where: str = "") -> Iterator[Change]:
+    """The change between two definitions, and that of the results on demand; none if their texts say the same."""
     left, right = one.definition(mine), other.definition(theirs)
     if _same_text(left, right):
-        return None
-    lines = tuple(differing(left, right))
-    if not lines:
-        return None
-    meaning, because = same_meaning(one, other, mine, theirs)
+        return
+    every = list(differing(left, right))
+    lines = tuple(line for line in every if not line.name.startswith(SHOWS))
+    shows = tuple(line for line in every if line.name.startswith(SHOWS))
     name = mine if mine == theirs else f"{mine} and {theirs}"
     told = where or name
+    places = {"a": place(left.span), "b": place(right.span)}
+    if lines:
+        yield _change(one, other, left, right, lines, told, name if where else "")
+    if shows:
+        say = f"results on demand of {told}"
+        follows = "the formulas of the model" if lines else ""
+        yield Change("formulas", CHANGED, told, say, lines=shows, rank=8, follows=follows, **places)
+
+
+def _change(
+    one: Side, other: Side, left: s.Definition, right: s.Definition, lines: tuple[Line, ...], told: str, name: str
+) -> Change:
+    """What differs in a definition, and whether it means the same; `told` says which, `name` of which kind."""
+    meaning, because = same_meaning(one, other, left.name.name, right.name.name)
+    places = {"a": place(left.span), "b": place(right.span)}
     if meaning == ALWAYS:
         say = f"{told} is written differently and means the same"
-        return Change("formulas", SAME, told, say, lines=lines, a=place(left.name.span), b=place(right.name.span))
-    say = f"{told} ({left.kind} {name})" if where else f"{left.kind} {name}"
-    if meaning == HERE:
-        say += f": the same with this config, while {because}"
-    quotes = _quotes(one, other, left, right, lines)
-    rank = {"model": 1.0, "block": 2.0, "objective": 4.0, "formula": 3.0}.get(left.kind, 4.5) + (meaning == HERE) * 3
+        return Change("formulas", SAME, told, say, lines=lines, **places)
+    say = f"{told} ({left.kind} {name})" if name else f"{left.kind} {told}"
+    say += {HERE: f": the same while {because}", UNDROPPED: ": another dropout, otherwise the same"}.get(meaning, "")
+    rank = RANKS.get(left.kind, 4.5) + (meaning != DIFFERENT) * 3
     part = "objectives" if left.kind in ("objective", "corruption") else "formulas"
-    return Change(part, CHANGED, told, say, lines=lines, a=place(left.span), b=place(right.span), quotes=quotes, rank=rank)
+    quotes = _quotes(one, other, left, right)
+    return Change(part, CHANGED, told, say, lines=lines, quotes=quotes, rank=rank, **places)
 
 
 def _same_text(one: s.Definition, other: s.Definition) -> bool:
@@ -103,7 +118,9 @@ def differing(one: s.Definition, other: s.Definition) -> Iterator[Line]:
 
 def pieces(one: s.Definition) -> dict[str, Piece]:
     """The equations of a definition by name: its head, results, parts, and what it shows."""
-    found = {"": Piece("", head(one), (one.axes, one.params, [out.axes for out in one.outputs]), one.name.span)}
+    found = {}
+    for name, text, made in _heading(one):
+        found[name] = Piece(name, text, made, getattr(made, "span", one.name.span))
     for number, out in enumerate(one.outputs):
         name = f"→ {out.name or ('result' if not number else number)}"
         found[name] = Piece(name, f"{name} = {expression(out.value)}", out.value, out.span)
@@ -111,17 +128,21 @@ def pieces(one: s.Definition) -> dict[str, Piece]:
         for name, text, made in _statement(statement):
             found[name] = Piece(name, text, made, made.span)
     for out in one.body.shows:
-        name = f"shows {out.name}"
+        name = f"{SHOWS} {out.name}"
         found[name] = Piece(name, f"{name} = {expression(out.value)}", out.value, out.span)
     return found
 
 
-def head(one: s.Definition) -> str:
-    """The head of a definition without its values: f[j](x[d], p = 0.1) → [d]"""
-    axes = [f"{a.index.name}: {a.axis.name}" if a.index else a.axis.name for a in one.axes]
-    params = "" if one.params is None else f"({', '.join(map(param_text, one.params))})"
-    outs = [f"{out.name or ''}[{', '.join(a.name for a in out.axes)}]" for out in one.outputs if out.axes is not None]
-    return f"{'[' + ', '.join(axes) + ']' if axes else ''}{params}" + (f" → {', '.join(outs)}" if outs else "")
+def _heading(one: s.Definition) -> Iterator[tuple[str, str, Any]]:
+    """What the head of a definition says: its axes, each parameter, the axes of each result."""
+    if one.axes:
+        yield "axes", f"[{', '.join(map(_axis_text, one.axes))}]", one.axes
+    for param in one.params or ():
+        yield f"takes {param.name}", param_text(param), param
+    for out in one.outputs:
+        if out.axes is not None:
+            text = f"{out.name or ''}[{', '.join(axis.name for axis in out.axes)}]"
+            yield f"gives {out.name or 'result'}", f"→ {text}", out.axes
 
 
 def param_text(one: s.Param) -> str:
@@ -180,11 +201,12 @@ def _turned(tree: Any, names: dict[str, str]) -> Any:
 
 def same_meaning(one: Side, other: Side, mine: str, theirs: str) -> tuple[str, str]:
     """Whether two definitions mean the same: always, with this config (and while what), or not."""
-    for left, right in _placements(one, other, mine, theirs):
-        if left is not None and right is not None and _equal(left, right):
-            apart = _only_one_mentions(one, other, mine, theirs)
-            return (HERE, apart) if apart else (ALWAYS, "")
-    return DIFFERENT, ""
+    found = [pair for pair in _placements(one, other, mine, theirs) if pair[0] is not None and pair[1] is not None]
+    graphs = [(left, right) for left, right in found if left is not None and right is not None]
+    if any(_equal(*pair, RECOGNISING) for pair in graphs):
+        apart = _only_one_mentions(one, other, mine, theirs)
+        return (HERE, apart) if apart else (ALWAYS, "")
+    return (UNDROPPED, "") if any(_equal(*pair, UNDROPPING) for pair in graphs) else (DIFFERENT, "")
 
 
 def _placements(one: Side, other: Side, mine: str, theirs: str) -> Iterator[tuple[Graph | None, Graph | None]]:
@@ -220,15 +242,15 @@ def _lowered(module: Module, config: Config, entry: Entry) -> Graph | None:
         return None
 
 
-def _equal(one: Graph, other: Graph) -> bool:
-    """Whether two graphs are the same but for names and order, as written or with meanings recognised."""
+def _equal(one: Graph, other: Graph, passes: Sequence[str]) -> bool:
+    """Whether two graphs are the same but for names and order, as written or after some passes."""
     known = one.batch is not None and other.batch is not None
     names = _by_place(one, other)
     if signature(one, names[0]) == signature(other, names[1]):
         return True
     if not known or max(len(one.nodes()), len(other.nodes())) > LONGEST_GRAPH:
         return False
-    left, right = (pipeline.run(graph, until=RECOGNISED)[0][-1].graph for graph in (one, other))
+    left, right = (pipeline.run(graph, only=passes)[0][-1].graph for graph in (one, other))
     return signature(left, names[0]) == signature(right, names[1])
 
 
@@ -239,27 +261,22 @@ def _by_place(one: Graph, other: Graph) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _only_one_mentions(one: Side, other: Side, mine: str, theirs: str) -> str:
-    """The choices of config that decide the one text and not the other: `act = gelu`."""
+    """The entries of config that decide the one text and not the other: `act is gelu`."""
     left, right = (mentioned(side.definition(name)) for side, name in ((one, mine), (other, theirs)))
+    pairs = {(a.name.name, b.name.name) for a, b in same_entries(one.module, other.module)}
+    only = {(one, name) for name in left - right} | {(other, name) for name in right - left}
     told = []
-    for name in sorted(left ^ right):
-        side = one if name in left else other
-        if name in side.module.options and not isinstance(side.config.effective().get(name), int | float) or (
-            name in side.module.options and isinstance(side.config.effective().get(name), bool)
-        ):
+    for side, name in sorted(only, key=lambda pair: pair[1]):
+        known = {pair[0] if side is one else pair[1] for pair in pairs if pair[0] != pair[1]}
+        if name in side.module.options and name not in known:
             told.append(f"{name} is {shown(side.config.effective()[name])}")
     return " and ".join(told)
-
-
-def shown(value: object) -> str:
-    """A value of config as a reader writes it."""
-    return {True: "true", False: "false", None: "none"}.get(value, str(value)) if not isinstance(value, float | int) or isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)  # type: ignore[call-overload]
 
 
 # ------------------------------------------------------------------------------------------------------ quotes
 
 
-def _quotes(one: Side, other: Side, left: s.Definition, right: s.Definition, lines: Sequence[Line]) -> tuple[str, ...]:
+def _quotes(one: Side, other: Side, left: s.Definition, right: s.Definition) -> tuple[str, ...]:
     """The comments at both definitions where they differ, and at formulas that only one of them mentions."""
     found = []
     texts = {comment_of(left.span): one, comment_of(right.span): other}

@@ -1,0 +1,96 @@
+"""Config of the one and of the other: sizes and choices that differ, entries that one has not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...grammar import syntax as s
+from ...grammar.printer import expression
+from ..modules import Module
+from ..names import names_in
+from .change import ADDED, CHANGED, REMOVED, Change, Line, place
+from .sides import Side
+
+GIVEN_FIRST = 3.0
+
+
+def same_entries(one: Module, other: Module) -> list[tuple[s.Option, s.Option]]:
+    """Entries that stand for each other: those of one name, then those of one key of config.json."""
+    pairs = {name: name for name in one.options if name in other.options}
+    taken = set(pairs.values())
+    for name, option in one.options.items():
+        if name in pairs or not option.keys:
+            continue
+        for theirs, candidate in other.options.items():
+            if theirs not in taken and set(option.keys) & set(candidate.keys):
+                pairs[name] = theirs
+                taken.add(theirs)
+                break
+    return [(one.options[mine], other.options[theirs]) for mine, theirs in pairs.items()]
+
+
+def compared(one: Side, other: Side) -> Iterator[Change]:
+    """Values that differ, the sizes first, then choices; what follows from another value says so."""
+    pairs = same_entries(one.module, other.module)
+    mine, theirs = one.config.effective(), other.config.effective()
+    differing = [(a, b) for a, b in pairs if mine[a.name.name] != theirs[b.name.name]]
+    names = {option.name.name for pair in differing for option in pair}
+    for left, right in differing:
+        yield _value(one, other, left, right, names)
+    for side, sign, known in ((one, REMOVED, {a.name.name for a, _ in pairs}), (other, ADDED, {b.name.name for _, b in pairs})):
+        yield from _only(side, sign, known)
+
+
+def _value(one: Side, other: Side, left: s.Option, right: s.Option, differing: set[str]) -> Change:
+    name, renamed = right.name.name, left.name.name != right.name.name
+    values = shown(one.config.effective()[left.name.name]), shown(other.config.effective()[name])
+    label = f"{left.name.name} (now {name})" if renamed else name
+    key = ".".join(right.keys[0]) if right.keys else ""
+    say = f"{label} is {values[1]} instead of {values[0]}" + (f" ({key})" if key and key != name else "")
+    rank = _rank(one, left)
+    places = {"a": place(left.span), "b": place(right.span)}
+    return Change("config", CHANGED, name, say, *values, rank=rank, follows=_follows(left, right, differing), **places)
+
+
+def _rank(side: Side, option: s.Option) -> float:
+    """Sizes before choices before rates and ids; in the order of the file."""
+    value = side.config.effective()[option.name.name]
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    kind = 0 if whole and value > 0 else 1 if isinstance(value, bool | str) or option.choice else 2
+    return kind + list(side.module.options).index(option.name.name) / 1000
+
+
+def _follows(left: s.Option, right: s.Option, differing: set[str]) -> str:
+    """What a value is computed from in both, where that is what differs."""
+    if left.value != right.value or isinstance(left.value, s.Number):
+        return ""
+    parts = [one.name for one in names_in(left.value) if one.name in differing]
+    return f"{' and '.join(dict.fromkeys(parts))} ({expression(left.value)})" if parts else ""
+
+
+def _only(side: Side, kind: str, known: set[str]) -> Iterator[Change]:
+    """The entries that the other has not, as one change: most say nothing that formulas do not say."""
+    names = [name for name in side.module.options if name not in known]
+    if not names:
+        return
+    values = side.config.effective()
+    lines = tuple(_line(side, name, kind, values[name]) for name in names)
+    told = ", ".join(f"{name} = {shown(values[name])}" for name in names)
+    say = f"{'further' if kind == ADDED else 'no'} entries of config: {told}"
+    yield Change("config", kind, "entries", say, lines=lines, rank=9)
+
+
+def _line(side: Side, name: str, kind: str, value: Any) -> Line:
+    here = place(side.module.options[name].span)
+    text = f"{name} = {shown(value)}"
+    return Line(name, after=text, b=here) if kind == ADDED else Line(name, before=text, a=here)
+
+
+def shown(value: Any) -> str:
+    """A value of config as a spec writes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,113 @@
+"""The trees of blocks beside each other: blocks that are new, gone, renamed, replaced or moved; inputs and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..ir import Graph
+from .blocks import Block
+from .change import ADDED, CHANGED, MOVED, REMOVED, RENAMED, REPLACED, Change, Line, place
+from .matching import Matching
+
+
+def compared(found: Matching) -> Iterator[Change]:
+    """The changes of a matching, the same one of several blocks once."""
+    yield from _lost(found.gone, REMOVED)
+    yield from _lost(found.new, ADDED)
+    for one, other in found.moved:
+        say = f"{one.name} stands at {_path(other)} instead of {_path(one)}"
+        yield Change("structure", MOVED, other.path, say, _path(one), _path(other), rank=3, **_places(one, other))
+    groups: dict[tuple[str, str, bool], list[tuple[Block, Block]]] = {}
+    for one, other in found.pairs[1:]:
+        if one.kind != other.kind or one.name != other.name:
+            groups.setdefault((one.kind, other.kind, one.name != other.name), []).append((one, other))
+    for (mine, theirs, _), pairs in groups.items():
+        yield _replaced(mine, theirs, pairs)
+    for one, other in found.pairs[1:]:
+        yield from _declared(one, other)
+
+
+def _places(one: Block | None, other: Block | None) -> dict[str, object]:
+    uses = (one.use if one else None, other.use if other else None)
+    return {side: place(use.span) for side, use in zip("ab", uses, strict=True) if use is not None}
+
+
+def _path(block: Block) -> str:
+    return block.path or block.name
+
+
+def _lost(blocks: Sequence[Block], kind: str) -> Iterator[Change]:
+    """Blocks that one side has, those of one definition together."""
+    groups: dict[tuple[str, str], list[Block]] = {}
+    for one in blocks:
+        groups.setdefault((one.kind, one.path.rpartition(".")[0]), []).append(one)
+    for (name, parent), members in groups.items():
+        inside = f" in {parent}" if parent else ""
+        said = ", ".join(one.label for one in members)
+        many = "s" if len(members) > 1 else ""
+        say = f"{'further' if kind == ADDED else 'no'} block{many} {said} ({name}){inside}"
+        first = members[0]
+        places = _places(None, first) if kind == ADDED else _places(first, None)
+        yield Change("structure", kind, first.path, say, rank=1, **places)  # type: ignore[arg-type]
+
+
+def _replaced(mine: str, theirs: str, pairs: Sequence[tuple[Block, Block]]) -> Change:
+    """Blocks that are of another definition, or have another name."""
+    names = [(one.name, other.name) for one, other in pairs]
+    lines = tuple(Line(_path(other), f"{_path(one)} : {one.kind}", f"{_path(other)} : {other.kind}") for one, other in pairs)
+    told = ", ".join(dict.fromkeys(a if a == b else f"{a} → {b}" for a, b in names))
+    if mine == theirs:
+        say, kind = f"{mine}: {told}", RENAMED
+    else:
+        say, kind = f"{theirs} in the place of {mine} ({told})", REPLACED
+    one, other = pairs[0]
+    rank = 6 if kind == RENAMED else 2
+    return Change("structure", kind, other.path, say, mine, theirs, lines, rank=rank, **_places(one, other))  # type: ignore[arg-type]
+
+
+def _declared(one: Block, other: Block) -> Iterator[Change]:
+    """How often there is a block, and what its declaration binds and gives."""
+    if one.stack != other.stack:
+        before, after = (_times(block) for block in (one, other))
+        follows = "config" if [name for name, _ in one.stack] == [name for name, _ in other.stack] else ""
+        say = f"{_path(other)}: {after} instead of {before}"
+        yield Change("structure", CHANGED, other.path, say, before, after, rank=1.5, follows=follows, **_places(one, other))  # type: ignore[arg-type]
+    if one.declared != other.declared:
+        before, after = (", ".join(block.declared) or "nothing" for block in (one, other))
+        say = f"{_path(other)} is given {after} instead of {before}"
+        yield Change("structure", CHANGED, f"{other.path} ()", say, before, after, rank=4, **_places(one, other))  # type: ignore[arg-type]
+
+
+def _times(block: Block) -> str:
+    """One, or how many along which axes."""
+    return " × ".join(f"{size} {name}" for name, size in block.stack) or "one"
+
+
+def borders(one: Graph, other: Graph) -> Iterator[Change]:
+    """Inputs and results that differ, by the names that a caller uses."""
+    for what, mine, theirs, rank in (
+        ("input", _inputs(one), _inputs(other), 0.2),
+        ("result", _results(one), _results(other), 0.3),
+    ):
+        for kind, names in ((REMOVED, [n for n in mine if n not in theirs]), (ADDED, [n for n in theirs if n not in mine])):
+            if names:
+                lines = tuple(
+                    Line(n, after=f"{n}{theirs[n]}") if kind == ADDED else Line(n, before=f"{n}{mine[n]}") for n in names
+                )
+                say = f"{'further' if kind == ADDED else 'no'} {what}{'s' * (len(names) > 1)} {', '.join(names)}"
+                yield Change("structure", kind, f"{what}s", say, lines=lines, rank=rank)
+        for name in mine:
+            if name in theirs and mine[name] != theirs[name]:
+                say = f"the {what} {name} is {theirs[name]} instead of {mine[name]}"
+                yield Change("structure", CHANGED, f"{what} {name}", say, mine[name], theirs[name], rank=rank + 0.05)
+
+
+def _inputs(graph: Graph) -> dict[str, str]:
+    return {
+        one.name: f"[{', '.join(axis.name for axis in one.axes if axis != graph.batch)}]{'' if one.required else ', optional'}"
+        for one in graph.inputs
+    }
+
+
+def _results(graph: Graph) -> dict[str, str]:
+    return {one.name: f"[{', '.join(axis.name for axis in one.axes if axis != graph.batch)}]" for one in graph.outputs}
