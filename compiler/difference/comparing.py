@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .. import pipeline
 from ..sizes import USUAL, Sizes
 from . import configs, costs, formulas, objectives, structure, weights
 from .change import CHANGED, PARTS, Change, Differences
@@ -22,7 +21,7 @@ def compared(one: Side, other: Side, sizes: Sizes = USUAL, only: Iterable[str] =
     found = Differences(
         (one.label, other.label), (one.title, other.title), (one.entry, other.entry), (), sizes=str(sizes)
     ).only(only)
-    matching = matched(one.tree, other.tree)
+    matching = matched(one.tree, other.tree, one.meant, other.meant)
     changes = [change for change in _changes(one, other, matching) if change.part in found.parts]
     changes.sort(key=lambda change: (PARTS.index(change.part), change.rank))
     figures, blocks = _cost(one, other, matching, sizes) if "cost" in found.parts else ((), ())
@@ -40,9 +39,11 @@ def _changes(one: Side, other: Side, matching: Matching) -> Iterator[Change]:
     yield from structure.compared(matching)
     yield from configs.compared(one, other)
     pairs, places = definitions(one, other, matching, models)
-    yield from formulas.compared(one, other, pairs, places)
+    yield from formulas.compared(one, other, pairs, places, renames(one, other, matching))
     yield from objectives.compared(one, other, models)
-    yield from weights.compared(one, other, models, matching.paths())
+    kinds = {block.kind for pair in matching.pairs[1:] for block in pair}
+    apart = [pair for pair in models if not kinds.intersection(pair)]  # the weights of the rest are in the tree
+    yield from weights.compared(one, other, apart, matching.paths())
 
 
 def definitions(
@@ -63,6 +64,14 @@ def definitions(
     return list(pairs.items()), places
 
 
+def renames(one: Side, other: Side, matching: Matching) -> dict[str, str]:
+    """Instances that only have other names, by those of the one."""
+    names = {(mine.name, theirs.name) for mine, theirs in matching.pairs[1:]}
+    names.add((weights.instance_of(one), weights.instance_of(other)))
+    found = {mine: theirs for mine, theirs in sorted(names) if mine and theirs and mine != theirs}
+    return {mine: theirs for mine, theirs in found.items() if theirs not in found}
+
+
 def _facts(one: Side, other: Side) -> Iterator[Change]:
     """What is true of the one by meaning and not of the other."""
     mine, theirs = recognised(one), recognised(other)
@@ -74,15 +83,11 @@ def _facts(one: Side, other: Side) -> Iterator[Change]:
 
 def recognised(side: Side) -> dict[str, str]:
     """The facts of a side's model."""
-    graph = side.graph(side.entry)
-    if graph is None:
-        return {}
-    stages, _ = pipeline.run(graph, until=formulas.RECOGNISING[-1])
-    return facts(stages[-1].graph)
+    return facts(side.recognised)
 
 
 def _cost(one: Side, other: Side, matching: Matching, sizes: Sizes) -> tuple[tuple, tuple]:  # type: ignore[type-arg]
     pair = costs.summaries(one, other, sizes)
-    causal = ["those before it" in recognised(side)["who sees whom"] for side in (one, other)]
+    causal = ["sees itself and" in recognised(side)["who sees whom"] for side in (one, other)]
     caches = [costs.cache_of(side, made, seen) for side, made, seen in zip((one, other), pair, causal, strict=True)]
     return costs.whole(*pair, (caches[0], caches[1])), costs.blocks(*pair, matching.paths())

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 from ...grammar import syntax as s
+from ...grammar.diagnostics import TransformulaError
 from ...grammar.printer import expression
+from ..config import show
 from ..modules import Module
 from ..names import names_in
+from ..values import Record, Tensor, Value
 from .change import ADDED, CHANGED, REMOVED, Change, Line, place
+from .meaning import digest
 from .sides import Side
 
-GIVEN_FIRST = 3.0
+SHOWN = 8
+"""Entries that are named in one sentence."""
 
 
 def same_entries(one: Module, other: Module) -> list[tuple[s.Option, s.Option]]:
@@ -33,8 +39,8 @@ def same_entries(one: Module, other: Module) -> list[tuple[s.Option, s.Option]]:
 def compared(one: Side, other: Side) -> Iterator[Change]:
     """Values that differ, the sizes first, then choices; what follows from another value says so."""
     pairs = same_entries(one.module, other.module)
-    mine, theirs = one.config.effective(), other.config.effective()
-    differing = [(a, b) for a, b in pairs if mine[a.name.name] != theirs[b.name.name]]
+    mine, theirs = values(one), values(other)
+    differing = [(a, b) for a, b in pairs if mine.get(a.name.name) != theirs.get(b.name.name)]
     names = {option.name.name for pair in differing for option in pair}
     for left, right in differing:
         yield _value(one, other, left, right, names)
@@ -44,18 +50,18 @@ def compared(one: Side, other: Side) -> Iterator[Change]:
 
 def _value(one: Side, other: Side, left: s.Option, right: s.Option, differing: set[str]) -> Change:
     name, renamed = right.name.name, left.name.name != right.name.name
-    values = shown(one.config.effective()[left.name.name]), shown(other.config.effective()[name])
+    both = shown(values(one).get(left.name.name)), shown(values(other).get(name))
     label = f"{left.name.name} (now {name})" if renamed else name
     key = ".".join(right.keys[0]) if right.keys else ""
-    say = f"{label} is {values[1]} instead of {values[0]}" + (f" ({key})" if key and key != name else "")
+    say = f"{label} is {both[1]} instead of {both[0]}" + (f" ({key})" if key and key != name else "")
     rank = _rank(one, left)
     places = {"a": place(left.span), "b": place(right.span)}
-    return Change("config", CHANGED, name, say, *values, rank=rank, follows=_follows(left, right, differing), **places)
+    return Change("config", CHANGED, name, say, *both, rank=rank, follows=_follows(left, right, differing), **places)
 
 
 def _rank(side: Side, option: s.Option) -> float:
     """Sizes before choices before rates and ids; in the order of the file."""
-    value = side.config.effective()[option.name.name]
+    value = values(side).get(option.name.name)
     whole = isinstance(value, int) and not isinstance(value, bool)
     kind = 0 if whole and value > 0 else 1 if isinstance(value, bool | str) or option.choice else 2
     return kind + list(side.module.options).index(option.name.name) / 1000
@@ -74,10 +80,9 @@ def _only(side: Side, kind: str, known: set[str]) -> Iterator[Change]:
     names = [name for name in side.module.options if name not in known]
     if not names:
         return
-    values = side.config.effective()
-    lines = tuple(_line(side, name, kind, values[name]) for name in names)
-    told = ", ".join(f"{name} = {shown(values[name])}" for name in names)
-    say = f"{'further' if kind == ADDED else 'no'} entries of config: {told}"
+    lines = tuple(_line(side, name, kind, values(side).get(name)) for name in names)
+    told = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    say = f"{'further' if kind == ADDED else 'no'} {'entries' if len(names) > 1 else 'entry'} of config: {told}"
     yield Change("config", kind, "entries", say, lines=lines, rank=9)
 
 
@@ -85,6 +90,28 @@ def _line(side: Side, name: str, kind: str, value: Any) -> Line:
     here = place(side.module.options[name].span)
     text = f"{name} = {shown(value)}"
     return Line(name, after=text, b=here) if kind == ADDED else Line(name, before=text, a=here)
+
+
+def values(side: Side) -> dict[str, Any]:
+    """Every entry with its value: a number, truth value, text or name; of a vector what makes it."""
+    found: dict[str, Any] = {}
+    for name in side.config.names():
+        try:
+            value = side.config.value(name)
+        except TransformulaError:  # only a file gives it
+            continue
+        found[name] = _plain(value.value if isinstance(value, Record) else value)
+    return found
+
+
+def _plain(value: Value) -> Any:
+    """A value to compare and to show; a vector by its numbers, or by what it is made of."""
+    if not isinstance(value, Tensor):
+        return show(value)
+    node = value.node
+    if node.op == "table":
+        return ", ".join(shown(show(one) if isinstance(one, Fraction | bool) else one) for one in node["values"])
+    return f"computed for each {', '.join(axis.name for axis in node.axes)} ({digest(node)})"
 
 
 def shown(value: Any) -> str:

@@ -15,7 +15,7 @@ def whole(one: Summary, other: Summary, caches: tuple[Cache | None, Cache | None
     """The numbers of both models after the last pass; of a cache only where one of them keeps one."""
     rows = [
         ("parameters", "count", one.parameters, other.parameters),
-        ("bytes of weights", "bytes", one.final.amount.parameter_bytes, other.final.amount.parameter_bytes),
+        ("bytes of weights", "bytes", one.formula.amount.parameter_bytes, other.formula.amount.parameter_bytes),
         ("operations of a run", "flops", one.final.amount.flops, other.final.amount.flops),
         ("bytes moved", "bytes", one.final.amount.bytes, other.final.amount.bytes),
         ("values at once, at most", "bytes", one.final.peak_bytes, other.final.peak_bytes),
@@ -36,7 +36,7 @@ def _rows(one: Block | None, other: Block | None, paths: Mapping[str, str], leve
     mine, theirs = one.name if one else "", other.name if other else ""
     name = mine if mine == theirs or not theirs else theirs if not mine else f"{mine} → {theirs}"
     figures = (
-        Figure("parameters", "count", *(block.final.parameters if block else None for block in (one, other))),
+        Figure("parameters", "count", *(block.formula.parameters if block else None for block in (one, other))),
         Figure("operations", "flops", *(block.final.flops if block else None for block in (one, other))),
     )
     yield BlockFigures(name, level, figures)

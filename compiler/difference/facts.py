@@ -347,7 +347,8 @@ def scaled_embeddings(of: Facts) -> str:
             tables = [arg for arg in one.args if arg.op == "pick" and arg.args[0].op == "weight"]
             numbers = [arg["value"] for arg in one.args if arg.op == "const" and isinstance(arg["value"], Fraction | float)]
             if tables and numbers and float(numbers[0]) != 1:
-                return f"times {float(numbers[0]):.4g}"
+                width = next((axis for axis in tables[0].axes if math.isclose(_size(axis), float(numbers[0]) ** 2)), None)
+                return f"times √{width}" if width is not None else f"times {float(numbers[0]):.4g}"
     return "as they are"
 
 

@@ -7,8 +7,9 @@ written differently and means the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from ...grammar import syntax as s
@@ -20,7 +21,7 @@ from ..ir import Graph
 from ..modules import Entry, Module
 from ..names import mentioned, names_in
 from .blocks import axes_text
-from .configs import same_entries, shown
+from .configs import same_entries, shown, values
 from .change import CHANGED, SAME, Change, Line, place
 from .meaning import signature
 from .sides import Side, comment_of, formula
@@ -28,8 +29,11 @@ from .sides import Side, comment_of, formula
 ALWAYS, HERE, UNDROPPED, DIFFERENT = "always", "here", "undropped", "different"
 RECOGNISING = ("simplify", "recognise")
 UNDROPPING = ("inference", *RECOGNISING)
+NOTHING: Mapping[str, str] = {}
 SHOWS = "shows"
 RANKS = {"model": 1.0, "block": 2.0, "formula": 3.0, "objective": 4.0}
+MOST_NAMED = 3
+"""Entries of config that two texts may differ by, to be called the same with this config."""
 LONGEST_GRAPH = 20_000
 """Nodes of a graph whose passes are still run to see whether it means the same."""
 
@@ -44,18 +48,23 @@ class Piece:
     span: Span
 
 
-def compared(one: Side, other: Side, pairs: Iterable[tuple[str, str]], place_of: dict[str, str]) -> Iterator[Change]:
-    """The formulas that differ between definitions that stand for each other; `place_of` says where a block stands."""
+def compared(
+    one: Side, other: Side, pairs: Iterable[tuple[str, str]], place_of: Mapping[str, str], names: Mapping[str, str]
+) -> Iterator[Change]:
+    """The formulas that differ between definitions that stand for each other; `place_of` says where a block stands,
+    `names` which instances and weights only have other names."""
     for mine, theirs in pairs:
-        yield from between(one, other, mine, theirs, place_of.get(mine, ""))
+        yield from between(one, other, mine, theirs, place_of.get(mine, ""), names)
 
 
-def between(one: Side, other: Side, mine: str, theirs: str, where: str = "") -> Iterator[Change]:
+def between(
+    one: Side, other: Side, mine: str, theirs: str, where: str = "", names: Mapping[str, str] = NOTHING
+) -> Iterator[Change]:
     """The change between two definitions, and that of the results on demand; none if their texts say the same."""
     left, right = one.definition(mine), other.definition(theirs)
     if _same_text(left, right):
         return
-    every = list(differing(left, right))
+    every = list(differing(left, right, names))
     lines = tuple(line for line in every if not line.name.startswith(SHOWS))
     shows = tuple(line for line in every if line.name.startswith(SHOWS))
     name = mine if mine == theirs else f"{mine} and {theirs}"
@@ -103,10 +112,10 @@ def _sorted(body: s.Body) -> s.Body:
 # --------------------------------------------------------------------------------------------------- equations
 
 
-def differing(one: s.Definition, other: s.Definition) -> Iterator[Line]:
+def differing(one: s.Definition, other: s.Definition, names: Mapping[str, str] = NOTHING) -> Iterator[Line]:
     """The equations that differ, those of one name beside each other; a local name that was only renamed is none."""
     left, right = pieces(one), pieces(other)
-    renamed = _renamed(left, right)
+    renamed = {**names, **_renamed(left, right)}
     mine = {renamed.get(name, name): piece for name, piece in left.items()}
     for name in dict.fromkeys((*mine, *right)):
         old, new = mine.get(name), right.get(name)
@@ -184,7 +193,7 @@ def _renamed(left: dict[str, Piece], right: dict[str, Piece]) -> dict[str, str]:
     return found
 
 
-def _turned(tree: Any, names: dict[str, str]) -> Any:
+def _turned(tree: Any, names: Mapping[str, str]) -> Any:
     """The tree with local names replaced."""
     if isinstance(tree, s.Name):
         return replace(tree, name=names.get(tree.name, tree.name))
@@ -193,6 +202,8 @@ def _turned(tree: Any, names: dict[str, str]) -> Any:
     if not isinstance(tree, s.Node) or not names:
         return tree
     kept = ("span", "sign")
+    if isinstance(tree, s.Member):
+        tree = replace(tree, name=names.get(tree.name, tree.name))
     return replace(tree, **{key: _turned(value, names) for key, value in vars(tree).items() if key not in kept})
 
 
@@ -200,13 +211,16 @@ def _turned(tree: Any, names: dict[str, str]) -> Any:
 
 
 def same_meaning(one: Side, other: Side, mine: str, theirs: str) -> tuple[str, str]:
-    """Whether two definitions mean the same: always, with this config (and while what), or not."""
-    found = [pair for pair in _placements(one, other, mine, theirs) if pair[0] is not None and pair[1] is not None]
-    graphs = [(left, right) for left, right in found if left is not None and right is not None]
-    if any(_equal(*pair, RECOGNISING) for pair in graphs):
-        apart = _only_one_mentions(one, other, mine, theirs)
-        return (HERE, apart) if apart else (ALWAYS, "")
-    return (UNDROPPED, "") if any(_equal(*pair, UNDROPPING) for pair in graphs) else (DIFFERENT, "")
+    """Whether two definitions mean the same: always, with this config (and while what), but for dropout, or not."""
+    found = [(a, b) for a, b in _placements(one, other, mine, theirs) if a is not None and b is not None]
+    pairs = [pair for pair in found if alike(*pair)]
+    for passes, answer in (((), ALWAYS), (RECOGNISING, ALWAYS), (UNDROPPING, UNDROPPED)):
+        if any(_equal(*pair, passes) for pair in pairs):
+            apart = _only_one_mentions(one, other, mine, theirs) if answer == ALWAYS else []
+            if len(apart) > MOST_NAMED:
+                return DIFFERENT, ""
+            return (HERE, " and ".join(apart)) if apart else (answer, "")
+    return DIFFERENT, ""
 
 
 def _placements(one: Side, other: Side, mine: str, theirs: str) -> Iterator[tuple[Graph | None, Graph | None]]:
@@ -242,16 +256,28 @@ def _lowered(module: Module, config: Config, entry: Entry) -> Graph | None:
         return None
 
 
+def alike(one: Graph, other: Graph) -> bool:
+    """Whether two graphs may be the same at all: they read weights of the same sizes, and the same inputs."""
+    sizes = [sorted(sorted(map(str, weight.shape)) for weight in graph.weights) for graph in (one, other)]
+    inputs = [sorted(len(i.axes) for i in graph.inputs) for graph in (one, other)]
+    return sizes[0] == sizes[1] and inputs[0] == inputs[1]
+
+
 def _equal(one: Graph, other: Graph, passes: Sequence[str]) -> bool:
     """Whether two graphs are the same but for names and order, as written or after some passes."""
-    known = one.batch is not None and other.batch is not None
     names = _by_place(one, other)
-    if signature(one, names[0]) == signature(other, names[1]):
-        return True
-    if not known or max(len(one.nodes()), len(other.nodes())) > LONGEST_GRAPH:
-        return False
-    left, right = (pipeline.run(graph, only=passes)[0][-1].graph for graph in (one, other))
-    return signature(left, names[0]) == signature(right, names[1])
+    left, right = _after(one, passes), _after(other, passes)
+    return left is not None and right is not None and signature(left, names[0]) == signature(right, names[1])
+
+
+@lru_cache(maxsize=64)
+def _after(graph: Graph, passes: tuple[str, ...]) -> Graph | None:
+    """The graph after some passes; None of one that passes are not for, or that is too large."""
+    if not passes:
+        return graph
+    if graph.batch is None or len(graph.nodes()) > LONGEST_GRAPH:
+        return None
+    return pipeline.run(graph, only=passes)[0][-1].graph
 
 
 def _by_place(one: Graph, other: Graph) -> tuple[Sequence[str], Sequence[str]]:
@@ -260,7 +286,7 @@ def _by_place(one: Graph, other: Graph) -> tuple[Sequence[str], Sequence[str]]:
     return ((), ()) if set(mine) == set(theirs) else (mine, theirs)
 
 
-def _only_one_mentions(one: Side, other: Side, mine: str, theirs: str) -> str:
+def _only_one_mentions(one: Side, other: Side, mine: str, theirs: str) -> list[str]:
     """The entries of config that decide the one text and not the other: `act is gelu`."""
     left, right = (mentioned(side.definition(name)) for side, name in ((one, mine), (other, theirs)))
     pairs = {(a.name.name, b.name.name) for a, b in same_entries(one.module, other.module)}
@@ -269,8 +295,8 @@ def _only_one_mentions(one: Side, other: Side, mine: str, theirs: str) -> str:
     for side, name in sorted(only, key=lambda pair: pair[1]):
         known = {pair[0] if side is one else pair[1] for pair in pairs if pair[0] != pair[1]}
         if name in side.module.options and name not in known:
-            told.append(f"{name} is {shown(side.config.effective()[name])}")
-    return " and ".join(told)
+            told.append(f"{name} is {shown(values(side).get(name))}")
+    return told
 
 
 # ------------------------------------------------------------------------------------------------------ quotes
@@ -278,10 +304,9 @@ def _only_one_mentions(one: Side, other: Side, mine: str, theirs: str) -> str:
 
 def _quotes(one: Side, other: Side, left: s.Definition, right: s.Definition) -> tuple[str, ...]:
     """The comments at both definitions where they differ, and at formulas that only one of them mentions."""
-    found = []
-    texts = {comment_of(left.span): one, comment_of(right.span): other}
-    if len(texts) > 1:
-        found += [f"{side.label}: {text}" for text, side in texts.items() if text]
+    texts = {one.label: comment_of(left.span), other.label: comment_of(right.span)}
+    found = [f"{label}: {text}" for label, text in texts.items()] if all(texts.values()) else []
+    found = found if len(set(texts.values())) > 1 else []
     for mine, theirs, definition, apart in ((one, other, left, right), (other, one, right, left)):
         fresh = {name.name for name in names_in((definition.outputs, definition.body))} - mentioned(apart)
         for name in sorted(fresh & set(mine.module.entries) - set(theirs.module.entries)):

@@ -10,14 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from .blocks import Block
 
 T = TypeVar("T")
+Meant: TypeAlias = Callable[[Block], frozenset[str]]
 ALIKE = 0.5
 MOST = 400
 """Blocks that are compared with each other; more are matched by name and definition alone."""
+
+
+def _nothing(block: Block) -> frozenset[str]:
+    return frozenset()
 
 
 @dataclass
@@ -34,19 +39,28 @@ class Matching:
         return {one.path: other.path for one, other in self.pairs}
 
 
-def matched(one: Block, other: Block) -> Matching:
-    """The matching of two trees, from their roots down; what is left over may have moved."""
+def matched(one: Block, other: Block, meant: Meant = _nothing, meant_there: Meant = _nothing) -> Matching:
+    """The matching of two trees, from their roots down; what is left over may have moved.
+
+    `meant` says what is recognised in a block of the one (its norm, its attention), `meant_there` of the other.
+    """
     found = Matching()
-    _below(one, other, found)
+    _below(one, other, found, (meant, meant_there))
     _moves(found)
     return found
 
 
-def _below(one: Block, other: Block, found: Matching) -> None:
+def _below(one: Block, other: Block, found: Matching, meant: tuple[Meant, Meant]) -> None:
     found.pairs.append((one, other))
-    pairs, gone, new = paired(one.parts, other.parts, (lambda b: b.name, lambda b: b.kind), likeness)
+    known = {id(part): meant[0](part) for part in one.parts} | {id(part): meant[1](part) for part in other.parts}
+    keys: tuple[Callable[[Block], Hashable], ...] = (
+        lambda b: b.name,
+        lambda b: b.kind,
+        lambda b: (known[id(b)], bool(b.parts)) if known[id(b)] else id(b),
+    )
+    pairs, gone, new = paired(one.parts, other.parts, keys, likeness)
     for mine, theirs in pairs:
-        _below(mine, theirs, found)
+        _below(mine, theirs, found, meant)
     found.gone += gone
     found.new += new
 
@@ -62,7 +76,7 @@ def _moves(found: Matching) -> None:
             found.gone.remove(one)
             found.new.remove(other)
             found.moved.append((one, other))
-            _below(one, other, found)
+            _below(one, other, found, (_nothing, _nothing))
 
 
 def paired(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..ir import Axis, Graph, Node, ordered
+from ..ir import Axis, Graph, Node, Output, ordered
 
 ROUNDS = 3
 CHAINS: Mapping[str, tuple[str, tuple[int, int]]] = {
@@ -35,6 +35,12 @@ LONGEST = 256
 def signature(graph: Graph, inputs: Sequence[str] = ()) -> str:
     """The colour of a graph. With `inputs` these are known by their place in it, all others by their name."""
     return _Colours(graph, {name: str(place) for place, name in enumerate(inputs)}).whole()
+
+
+def digest(one: Node) -> str:
+    """The colour of a single expression: what it is made of, names of axes aside."""
+    output = Output("", one, one.axes)
+    return _Colours(Graph("", (output,), (), (), {}), {}).whole()
 
 
 def _digest(*parts: object) -> str:

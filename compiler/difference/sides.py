@@ -13,10 +13,17 @@ from ...grammar.diagnostics import Span, TransformulaError
 from ..checkpoint import CheckpointMap, checkpoint_rows
 from ..config import Config
 from ..driver import Compiled, compile_graph, known_settings, load_module, lowered, lowered_objective
+from ..homes import Place, homes, parts_of
 from ..ir import Graph
 from ..lower import choose_entry
 from ..modules import Entry, Module
 from .blocks import Block, tree
+
+
+RECOGNISED = "recognise"
+MEANT = {"layer_norm": "norm", "rms_norm": "norm", "attention": "attention"}
+MEANT |= dict.fromkeys(("gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "leaky_relu"), "activation")
+"""What a recognised meaning is to a layer, whichever of its kind it is."""
 
 
 @dataclass(eq=False)
@@ -68,6 +75,25 @@ class Side:
     @cached_property
     def _graphs(self) -> dict[str, Graph | None]:
         return {}
+
+    @cached_property
+    def recognised(self) -> Graph:
+        """The graph of the compared model in which meanings are recognised."""
+        return next(stage.graph for stage in self.compiled.stages if stage.name == RECOGNISED)
+
+    @cached_property
+    def _meanings(self) -> dict[Place, set[str]]:
+        found: dict[Place, set[str]] = {}
+        for one, home in homes(self.recognised).items():
+            if one.op == "kernel" and one["name"] in MEANT:
+                found.setdefault(home, set()).add(MEANT[one["name"]])
+        return found
+
+    def meant(self, block: Block) -> frozenset[str]:
+        """What is recognised in a block and all in it: a norm, attention, an activation."""
+        place = parts_of(block.path)
+        homes_inside = [home for home in self._meanings if home[: len(place)] == place]
+        return frozenset(name for home in homes_inside for name in self._meanings[home])
 
     def rows(self, name: str) -> CheckpointMap | None:
         """The checkpoint map of a model; None where there is none for this config."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from ..ir import Graph
+from ..ir import Axis, Graph
 from .blocks import Block
 from .change import ADDED, CHANGED, MOVED, REMOVED, RENAMED, REPLACED, Change, Line, place
 from .matching import Matching
+
+
+PLACES = "position_ids"
+OPTIONAL = ", optional"
 
 
 def compared(found: Matching) -> Iterator[Change]:
@@ -98,16 +102,28 @@ def borders(one: Graph, other: Graph) -> Iterator[Change]:
                 yield Change("structure", kind, f"{what}s", say, lines=lines, rank=rank)
         for name in mine:
             if name in theirs and mine[name] != theirs[name]:
-                say = f"the {what} {name} is {theirs[name]} instead of {mine[name]}"
-                yield Change("structure", CHANGED, f"{what} {name}", say, mine[name], theirs[name], rank=rank + 0.05)
+                yield _border(what, name, mine[name], theirs[name], rank + 0.05)
+
+
+def _border(what: str, name: str, before: str, after: str, rank: float) -> Change:
+    """An input or result of other axes, or one that has to be given."""
+    if before.removesuffix(OPTIONAL) == after.removesuffix(OPTIONAL):
+        words = ["may be left out" if text.endswith(OPTIONAL) else "must be given" for text in (before, after)]
+        say = f"the {what} {name} {words[1]}"
+    else:
+        say = f"the {what} {name} is {after.removesuffix(OPTIONAL)} instead of {before.removesuffix(OPTIONAL)}"
+    return Change("structure", CHANGED, f"{what} {name}", say, before, after, rank=rank)
 
 
 def _inputs(graph: Graph) -> dict[str, str]:
-    return {
-        one.name: f"[{', '.join(axis.name for axis in one.axes if axis != graph.batch)}]{'' if one.required else ', optional'}"
-        for one in graph.inputs
-    }
+    found = {one.name: _axes(one.axes, graph) + ("" if one.required else OPTIONAL) for one in graph.inputs}
+    counted = {one["axis"] for one in graph.nodes() if one.op == "position"}  # who counts places takes others, too
+    return found | {PLACES: f"{_axes([axis], graph)}{OPTIONAL}" for axis in counted}
 
 
 def _results(graph: Graph) -> dict[str, str]:
-    return {one.name: f"[{', '.join(axis.name for axis in one.axes if axis != graph.batch)}]" for one in graph.outputs}
+    return {one.name: _axes(one.axes, graph) for one in graph.outputs}
+
+
+def _axes(axes: Iterable[Axis], graph: Graph) -> str:
+    return f"[{', '.join(axis.name for axis in axes if axis != graph.batch)}]"

@@ -6,6 +6,7 @@ change, and what follows from a block that is new or gone says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,10 @@ from ..stored import plain, plain_name
 from .change import ADDED, CHANGED, MOVED, REMOVED, RENAMED, Change, Line, place
 from .matching import paired
 from .sides import Side
+
+
+LONG = re.compile(r"[0-9]*[.][0-9]{6,}(?:e-?[0-9]+)?")
+"""A number with more digits than a reader wants."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +91,9 @@ def compared(one: Side, other: Side, models: Sequence[tuple[str, str]], blocks: 
     yield from _renamed(elsewhere, MOVED)
     for kind, left in ((REMOVED, gone), (ADDED, new)):
         yield from _lost(left, kind, {*blocks.keys(), *blocks.values()})
-    for old, fresh in (*pairs, *same_block, *elsewhere):
-        yield from _inner(old, fresh)
-    yield from _names([*pairs, *same_block, *elsewhere])
+    every = [*pairs, *same_block, *elsewhere]
+    yield from _inner(every)
+    yield from _names(every)
 
 
 def _moved(path: str, blocks: Mapping[str, str]) -> str:
@@ -109,65 +114,94 @@ def _renamed(pairs: Sequence[tuple[Held, Held]], kind: str) -> Iterator[Change]:
 
 
 def _lost(left: Sequence[Held], kind: str, matched: set[str]) -> Iterator[Change]:
-    """Weights that one side has, block by block; those of a block that is new or gone follow from it."""
-    groups: dict[str, list[Held]] = {}
+    """Weights that one side has; blocks that have the same ones together. Those of a lost block follow from it."""
+    inside: dict[str, list[Held]] = {}
     for one in left:
-        groups.setdefault(one.path.rpartition(".")[0], []).append(one)
-    for block, members in groups.items():
+        inside.setdefault(one.path.rpartition(".")[0], []).append(one)
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for block, members in inside.items():
         names = ", ".join(f"{one.name} : {one.axes}" for one in members)
-        home = f" of {plain_name(block)}" if block else ""
+        groups.setdefault((names, block in matched or not block), []).append(block)
+    for (names, there), blocks in groups.items():
+        members = [one for block in blocks for one in inside[block]]
+        homes = ", ".join(plain_name(block) for block in blocks if block)
+        home = f" of {homes}" if homes else ""
         say = f"{'further' if kind == ADDED else 'no'} weight{'s' * (len(members) > 1)}{home}: {names}"
-        follows = "" if block in matched or not block else f"the block {plain_name(block)}"
+        follows = "" if there else f"the block {homes}"
         lines = tuple(_line(one, kind) for one in members)
-        yield Change("weights", kind, plain_name(block), say, lines=lines, rank=2, follows=follows)
+        yield Change("weights", kind, homes, say, lines=lines, rank=2, follows=follows)
 
 
 def _line(one: Held, kind: str) -> Line:
-    text, here = f"{one.name} : {one.axes} ~ {one.weight.init}", place(one.weight.span)
+    text, here = f"{plain_name(one.path)} : {one.axes} ~ {_init(one)}", place(one.weight.span)
     return Line(one.name, after=text, b=here) if kind == ADDED else Line(one.name, before=text, a=here)
 
 
-def _inner(old: Held, new: Held) -> Iterator[Change]:
-    """What differs in one weight: its axes, its initial numbers."""
-    where = plain_name(new.path)
-    places = {"a": place(old.weight.span), "b": place(new.weight.span)}
-    if old.axes != new.axes and len(old.weight.axes) - len(old.weight.stack) + len(new.weight.axes) - len(new.weight.stack):
-        say = f"{where} is {new.axes} instead of {old.axes}"
-        yield Change("weights", CHANGED, where, say, old.axes, new.axes, rank=1, **places)
-    if old.weight.init != new.weight.init:
-        say = f"{where} begins as {new.weight.init or 'nothing said'} instead of {old.weight.init or 'nothing said'}"
-        yield Change("weights", CHANGED, f"{where} ~", say, old.weight.init, new.weight.init, rank=3, **places)
+def _inner(pairs: Sequence[tuple[Held, Held]]) -> Iterator[Change]:
+    """What differs in weights: their axes, their initial numbers; those that differ alike together."""
+    for what, verbs, rank, of in (("axes", ("is", "are"), 1, _axes), ("init", ("begins as", "begin as"), 3, _init)):
+        groups: dict[tuple[str, str], list[tuple[Held, Held]]] = {}
+        for old, new in pairs:
+            if of(old) != of(new):
+                groups.setdefault((of(old), of(new)), []).append((old, new))
+        for (before, after), members in groups.items():
+            where = _together([new for _, new in members])
+            old, new = members[0]
+            places = {"a": place(old.weight.span), "b": place(new.weight.span)}
+            say = f"{where} {verbs[len(members) > 1]} {after} instead of {before}"
+            lines = tuple(Line(plain_name(b.path), before, after) for _, b in members) if len(members) > 1 else ()
+            yield Change("weights", CHANGED, f"{where} {what}", say, before, after, lines, rank=rank, **places)
+
+
+def _together(members: Sequence[Held]) -> str:
+    """Weights as a list, those of a block together: layer.attn.W_Q, W_K, layer.FFN.W_1."""
+    blocks: dict[str, list[str]] = {}
+    for one in members:
+        blocks.setdefault(one.block, []).append(one.name)
+    return ", ".join(f"{block}.{', '.join(names)}" if block else ", ".join(names) for block, names in blocks.items())
+
+
+def _axes(one: Held) -> str:
+    return one.axes
+
+
+def _init(one: Held) -> str:
+    return LONG.sub(lambda found: f"{float(found.group()):.4g}", one.weight.init) or "nothing said"
 
 
 # ------------------------------------------------------------------------------------------------ stored names
 
 
 def _names(pairs: Sequence[tuple[Held, Held]]) -> Iterator[Change]:
-    """Stored names that differ, those that differ in the same way together: one prefix, one part of the name."""
-    groups: dict[tuple[str, str, str], list[tuple[Held, Held]]] = {}
+    """Stored names that differ, those of an outermost block together, and what they begin with."""
+    groups: dict[str, list[tuple[Held, Held]]] = {}
     for old, new in pairs:
-        if old.stored and new.stored and old.stored != new.stored:
-            change = _apart(old.stored[0], new.stored[0])
-            groups.setdefault((_block(new), *change), []).append((old, new))
-        elif bool(old.stored) != bool(new.stored):
-            groups.setdefault((_block(new), *(one.stored[0] if one.stored else "" for one in (old, new))), []).append((old, new))
-    for (block, before, after), members in groups.items():
+        if old.stored != new.stored:
+            groups.setdefault(_block(new), []).append((old, new))
+    for block, members in groups.items():
         lines = tuple(Line(plain_name(b.path), ", ".join(a.stored), ", ".join(b.stored)) for a, b in members)
-        told = f"{plain_name(members[0][1].path)}" if len(members) == 1 else f"{len(members)} weights of {block or 'the model'}"
-        say = f"{told}: stored under {after or 'no name'} instead of {before or 'no name'}"
-        yield Change("names", CHANGED, block, say, before, after, lines=lines, rank=5 - min(len(members), 40) / 40)
+        before, after = (_beginnings([pair[side].stored for pair in members]) for side in (0, 1))
+        one = len(members) == 1
+        told = f"{plain_name(members[0][1].path)} is" if one else f"{len(members)} weights of {block or 'the model'} are"
+        how = f"stored as {after} instead of {before}" if before != after else f"stored under other names in {after}"
+        yield Change("names", CHANGED, block, f"{told} {how}", before, after, lines=lines, rank=-len(members))
+
+
+def _beginnings(stored: Sequence[tuple[str, ...]]) -> str:
+    """The words that stored names begin with in common; if there are none, the first words that there are."""
+    names = [name.split(".") for some in stored for name in some]
+    if not names:
+        return "no tensor"
+    if len(names) == 1:
+        return ".".join(names[0])
+    common = [words[0] for words in zip(*names, strict=False) if len(set(words)) == 1]
+    same = common[: next((i for i, words in enumerate(zip(*names, strict=False)) if len(set(words)) > 1), len(common))]
+    if same:
+        return ".".join(same) + ".…"
+    first = list(dict.fromkeys(name[0] for name in names))
+    return ", ".join(f"{word}.…" for word in first[:4]) + (", …" if len(first) > 4 else "")
 
 
 def _block(one: Held) -> str:
     """The outermost block that a weight stands in."""
     return plain(one.path)[0] if len(plain(one.path)) > 1 else ""
-
-
-def _apart(before: str, after: str) -> tuple[str, str]:
-    """The parts in which two names differ, what both begin and end with left out; whole words of a name."""
-    left, right = before.split("."), after.split(".")
-    while len(left) > 1 and len(right) > 1 and left[-1] == right[-1]:
-        left, right = left[:-1], right[:-1]
-    while len(left) > 1 and len(right) > 1 and left[0] == right[0]:
-        left, right = left[1:], right[1:]
-    return ".".join(left), ".".join(right)
