@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .backends.corrupt import corrupt
+    from .backends.difference import diff
     from .backends.load import load
     from .backends.program import Program, compile
     from .compiler.driver import check
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "load", "train"]
+__all__ = ["Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "diff", "load", "train"]
 
 _HOME = {
     "Program": ".backends.program",
@@ -24,6 +25,7 @@ _HOME = {
     "check": ".compiler.driver",
     "compile": ".backends.program",
     "corrupt": ".backends.corrupt",
+    "diff": ".backends.difference",
     "load": ".backends.load",
     "train": ".training.api",
 }

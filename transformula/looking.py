@@ -1,4 +1,4 @@
-"""The commands that show an architecture: pictures of it."""
+"""The commands that show an architecture: what two differ by, pictures of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,25 @@ from typing import Any
 import click
 
 from .commands import command
-from .options import config, drawing, entry, options, settings, spec
+from .options import as_json, comparing, config, drawing, entry, options, out, settings, spec
 from .reading import read_compiled
+
+
+@command("transformula diff bert roberta", trouble=2)
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@options(comparing, as_json, out)
+def diff(**chosen: Any) -> None:
+    """Tell what two models differ by: structure, formulas, weights, stored names, cost.
+
+    A and B are .formula files, names of shipped specs, models' folders, config.json files, or - for standard input. What
+    merely follows from another difference is left out without --all. Exit status, as of diff(1): 0 the same, 1 they
+    differ, 2 a mistake.
+    """
+    from .differing import diff_job
+
+    if diff_job(**chosen):
+        raise click.exceptions.Exit(1)
 
 
 @command("transformula graph bert --format html -o bert.html")

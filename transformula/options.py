@@ -137,3 +137,32 @@ drawing = options(
     ),
     click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
 )
+comparing = options(
+    *(
+        click.option(f"--config{side}", type=PATH, metavar="FILE", help=f"A config.json {of}.")
+        for side, of in (("", "of both"), ("-a", "of A alone"), ("-b", "of B alone"))
+    ),
+    *(
+        click.option(f"--set{side}", f"settings{side.replace('-', '_')}", multiple=True, metavar="NAME=VALUE", help=f"{of}.")
+        for side, of in (("", "An entry of both specs' config"), ("-a", "Of A alone"), ("-b", "Of B alone"))
+    ),
+    *(
+        click.option(f"--entry{side}", metavar="NAME", help=f"{of}.")
+        for side, of in (("", "The model of both; by default the first"), ("-a", "Of A alone"), ("-b", "Of B alone"))
+    ),
+    click.option(
+        "--only", multiple=True, metavar="PART", help="structure, formulas, weights or cost; several if needed."
+    ),
+    click.option("--all", "every", is_flag=True, help="What follows from other differences, and spelling, too."),
+    click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples, for the costs."),
+    click.option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the longest."),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", "markdown", "html"]),
+        default="text",
+        show_default=True,
+        help="How it is told; html is one page.",
+    ),
+    click.option("--quiet", "-q", is_flag=True, help="Print nothing: the exit status tells."),
+)

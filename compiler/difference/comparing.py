@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..sizes import USUAL, Sizes
-from . import configs, costs, formulas, objectives, structure, weights
+from . import configs, costs, formulas, objectives, structure, tensors, weights
 from .change import CHANGED, PARTS, Change, Differences
 from .facts import facts
 from .matching import Matching, matched
@@ -44,6 +44,7 @@ def _changes(one: Side, other: Side, matching: Matching) -> Iterator[Change]:
     kinds = {block.kind for pair in matching.pairs[1:] for block in pair}
     apart = [pair for pair in models if not kinds.intersection(pair)]  # the weights of the rest are in the tree
     yield from weights.compared(one, other, apart, matching.paths())
+    yield from tensors.compared(one, other)
 
 
 def definitions(

@@ -1,0 +1,102 @@
+"""A comparison as lines for a terminal or a file: readable without colour, each piece with the style that it may have."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from ...compiler.difference.change import Change, Differences
+from .words import block_rows, delta, left_out, lines, places, plain, quantity, sections, table, verdict
+
+Piece = tuple[str, str]
+"""A text and its style."""
+STYLES = {"+": "green", "-": "red", "~": "yellow", "→": "cyan", "↷": "cyan", "⇄": "cyan", "=": "dim"}
+WIDTH = 112
+
+
+def write(found: Differences, every: bool = False, width: int = WIDTH) -> str:
+    """The comparison as text."""
+    rows = ("".join(text for text, _ in row).rstrip() for row in rendered(found, every, width))
+    return "\n".join(rows) + "\n"
+
+
+def rendered(found: Differences, every: bool = False, width: int = WIDTH) -> Iterator[list[Piece]]:
+    """The lines of the comparison, each as pieces with their styles."""
+    one, other = map(plain, found.labels)
+    wide = max(len(one), len(other))
+    yield [(f"{one} → {other}", "bold")]
+    for label, title in zip((one, other), found.titles, strict=True):
+        if title:
+            yield from _wrapped([(f"  {label:<{wide}}  ", "")], plain(title), "dim", width, wide + 4)
+    if verdict(found):
+        yield []
+        yield [(verdict(found), "green")]
+    for section in sections(found, every):
+        yield []
+        yield [(section.title, "bold")]
+        for change in section.changes:
+            yield from _change(change, every, width)
+    if found.figures:
+        yield []
+        yield from _cost(found, every)
+    if left_out(found, every):
+        yield []
+        yield [(left_out(found, every), "dim")]
+
+
+def _wrapped(start: list[Piece], text: str, style: str, width: int, indent: int) -> Iterator[list[Piece]]:
+    rows = textwrap.wrap(text, max(30, width - indent), break_on_hyphens=False) or [""]
+    yield [*start, (rows[0], style)]
+    for row in rows[1:]:
+        yield [(" " * indent, ""), (row, style)]
+
+
+def _change(one: Change, every: bool, width: int) -> Iterator[list[Piece]]:
+    where = plain(places(one))
+    rows = list(_wrapped([("  ", ""), (f"{one.sign} ", STYLES[one.sign])], plain(one.say), "", width, 4))
+    last = sum(len(text) for text, _ in rows[-1])
+    if where and last + len(where) + 2 <= width:
+        rows[-1].append((where.rjust(width - last), "dim"))
+    elif where:
+        rows.append([(where.rjust(width), "dim")])
+    yield from rows
+    if one.follows and every:
+        yield [("      ", ""), (f"follows from {plain(one.follows)}", "dim")]
+    for line in lines(one, every):
+        for sign, text in (("-", line.before), ("+", line.after)):
+            if text:
+                start: list[Piece] = [("      ", ""), (f"{sign} ", STYLES[sign])]
+                yield from _wrapped(start, plain(text), STYLES[sign], width, 8)
+    for quote in one.quotes:
+        yield from _wrapped([("      ", "")], f"“{plain(quote)}”", "dim", width, 6)
+
+
+def _cost(found: Differences, every: bool) -> Iterator[list[Piece]]:
+    """The table of costs, and the blocks whose numbers differ."""
+    one, other = map(plain, found.labels)
+    yield [("Cost", "bold"), (f" of {' and '.join(dict.fromkeys(map(plain, found.models)))}, for {found.sizes}", "dim")]
+    rows = [("", one, other, ""), *table(found.figures)]
+    yield from _columns(rows)
+    blocks = block_rows(found, every)
+    if blocks:
+        yield []
+        head = ("by block: parameters, operations", one, other, "")
+        told = [
+            (
+                "  " * block.level + plain(block.name),
+                *(
+                    ", ".join(quantity(figure.unit, getattr(figure, side)) for figure in block.figures)
+                    for side in ("before", "after")
+                ),
+                ", ".join(filter(None, map(delta, block.figures))),
+            )
+            for block in blocks
+        ]
+        yield from _columns([head, *told])  # type: ignore[list-item]
+
+
+def _columns(rows: list[tuple[str, str, str, str]]) -> Iterator[list[Piece]]:
+    wide = [max(len(row[place]) for row in rows) for place in range(3)]
+    for number, row in enumerate(rows):
+        text = f"  {row[0]:<{wide[0]}}  {row[1]:>{wide[1]}}  {row[2]:>{wide[2]}}  {row[3]}"
+        yield [(text, "dim" if not number else "")]
