@@ -10,7 +10,8 @@
     one side of a selection by the step      times the steps that choose it
 
 Values are float32 unless said otherwise, relations a byte an entry. What only weights go into is prepared once, when a
-model is loaded, and told apart. Where the plan has `unpad`, an example counts with its own length, else with the longest.
+model is loaded, and told apart. Where the plan has `unpad`, an example counts with its own length, else with the
+longest.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ OVERWRITING = (*POINTWISE, "layer_norm", "rms_norm", "l2_normalize")
 
 
 def peak_bytes(graph: Graph, sizes: Sizes = USUAL, word: int = WORD) -> int:
-    """The most bytes that values of one run take up at once, each as long as somebody reads it; `word` bytes a number."""
+    """The most bytes that values of one run take up at once, each as long as it is read, numbers of `word` bytes."""
     scan = Scan(Pricer(graph, sizes, word), "schedule" in graph.plan)
     return scan.peak(graph.roots, 0)
 

@@ -18,11 +18,13 @@ from ..grammar.diagnostics import did_you_mean, error
 from . import cost, memory
 from .differentiation.activity import Active
 from .driver import Compiled
-from .explain import KeptRows, kept_rows
 from .homes import Place, definition_of, home_of_weight, homes, in_order, runs
 from .ir import Axis, Graph, Node, Weight
+from .keeping import Cache, cache_of
 from .layouts import label
+from .objectives import weight_rows
 from .sizes import USUAL, Sizes
+from .stored import brackets
 
 DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 """The bytes of a number of each kind."""
@@ -59,7 +61,8 @@ def _values(one: Amount) -> tuple[int, ...]:
 class WeightRow:
     """A weight: its name in the spec, its axes as declared, sizes, how many numbers, how it begins, whether trained.
 
-    The first `stacked` axes are those of the blocks that have one each.
+    The first `stacked` axes are those of the blocks that have one each; a map has `ins` and `outs` axes at its end.
+    `stored` are its names in the checkpoint, a letter for each such axis; the first is its home.
     """
 
     name: str
@@ -67,8 +70,11 @@ class WeightRow:
     shape: tuple[int, ...]
     count: int
     stacked: int
+    ins: int
+    outs: int
     init: str
     trainable: bool
+    stored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class Block:
 
     `own_formula` and `own_final` are of its own formulas and weights alone, `formula` and `final` with all in it.
     `shared` are weights of other blocks that it reads, which are counted there; `calls` how many times one run, or one
-    step of the loops around it, goes through it.
+    step of the loops around it, goes through it; `sets` how many sets of weights all its runs have.
     """
 
     name: str
@@ -89,6 +95,7 @@ class Block:
     weights: tuple[WeightRow, ...] = ()
     shared: tuple[str, ...] = ()
     calls: int = 1
+    sets: int = 1
     parts: tuple[Block, ...] = ()
 
     @property
@@ -120,47 +127,6 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class CacheRow:
-    """A value whose rows are kept: what of a token or (`once`) of an example; `window` old rows at most, by step."""
-
-    name: str
-    axes: tuple[str, ...]
-    steps: tuple[int, ...]
-    bytes: int
-    once: bool
-    window: tuple[int | None, ...] = ()
-
-    def after(self, tokens: int) -> int:
-        """The bytes that are needed of an example of so many tokens for the next one."""
-        if self.once:
-            return self.bytes
-        if not self.window:
-            return self.bytes * tokens
-        rows = sum(tokens if far is None else min(tokens, far) for far in self.window)
-        return self.bytes // len(self.window) * rows
-
-
-@dataclass(frozen=True)
-class Cache:
-    """What a decoder keeps of an example: bytes for each token, how many of them go on for ever, and bytes once.
-
-    `per_token_at_last` leaves out the rows of windows that are full; `step_flops` are those of one token more for each
-    example behind a text of the summary's length.
-    """
-
-    per_token: int
-    per_token_at_last: int
-    once: int
-    after_length: int
-    step_flops: int
-    rows: tuple[CacheRow, ...]
-
-    def after(self, tokens: int) -> int:
-        """The bytes that are kept of an example of so many tokens."""
-        return sum(row.after(tokens) for row in self.rows)
-
-
-@dataclass(frozen=True)
 class Summary:
     """The summary of a model for given sizes, numbers of `dtype`."""
 
@@ -177,6 +143,11 @@ class Summary:
     formula: Whole
     final: Whole
     cache: Cache | None = None
+
+    @property
+    def weights(self) -> tuple[WeightRow, ...]:
+        """All weights, block by block."""
+        return tuple(one for block in self.top.walk() for one in block.weights)
 
     def data(self) -> dict[str, Any]:
         """The summary as plain values, for JSON."""
@@ -220,7 +191,7 @@ def summarise(compiled: Compiled, sizes: Sizes = USUAL, dtype: str = "float32") 
         {name: count * size for name, size in DTYPES.items()},
         tree.block(()),
         *(stage.whole(tokens) for stage in stages),
-        _cache(compiled, sizes, word),
+        cache_of(compiled, sizes, word),
     )
 
 
@@ -275,7 +246,11 @@ class _Tree:
         self.compiled, self.formula = compiled, formula
         self.own_formula, self.own_final = formula.own(), final.own()
         self.runs = runs(formula.graph, formula.pricer, formula.homes)
-        self.weights = {one.name: _row(one, formula.graph) for one in formula.graph.weights}
+        stored = stored_names(compiled)
+        nodes = {one["name"]: one for one in formula.pricer.order if one.op == "weight"}
+        self.weights = {
+            one.name: _row(one, formula.graph, nodes[one.name], stored[one.name]) for one in formula.graph.weights
+        }
         self.readers = _readers(formula)
         self.inside: dict[Place, dict[Place, None]] = {}
         for place in (*in_order(formula.graph, formula.homes, formula.pricer.static), *self.own_final):
@@ -296,6 +271,7 @@ class _Tree:
             tuple(own),
             tuple(self._shared(place)),
             self._calls(place),
+            self._sets(place),
             tuple(self.block(inner) for inner in self.inside.get(place, ())),
         )
 
@@ -312,6 +288,12 @@ class _Tree:
         """How many times each weight in a block is read where it is declared: once for each call of the block."""
         inside = [name for name in self.weights if home_of_weight(name)[: len(place)] == place != ()]
         return min((len(self.readers[name].get(home_of_weight(name), ())) or 1 for name in inside), default=1)
+
+    def _sets(self, place: Place) -> int:
+        """The product of the stacks that the block's path goes through."""
+        stacks = sum(len(axes) for axes in brackets(".".join(place)))
+        inside = (one for name, one in self.weights.items() if home_of_weight(name)[: len(place)] == place)
+        return math.prod(next(inside).shape[:stacks]) if stacks else 1
 
 
 def _readers(stage: _Stage) -> dict[str, dict[Place, set[Node]]]:
@@ -330,9 +312,17 @@ def _readers(stage: _Stage) -> dict[str, dict[Place, set[Node]]]:
     return found
 
 
-def _row(one: Weight, graph: Graph) -> WeightRow:
+def stored_names(compiled: Compiled) -> dict[str, tuple[str, ...]]:
+    """The names that each weight of a model has in its checkpoint. Raises `TransformulaError` for a wrong map."""
+    found: dict[str, tuple[str, ...]] = {one.name: () for one in compiled.formula.weights}
+    for row in weight_rows(compiled.module, compiled.config, compiled.entry, compiled.formula).rows:
+        for weight in row.weights:
+            found[weight.name] = (*found[weight.name], row.stored)
+    return found
+
+
+def _row(one: Weight, graph: Graph, node: Node, stored: tuple[str, ...]) -> WeightRow:
     shape = tuple(size for size in one.shape if isinstance(size, int))
-    (node,) = {node for node in graph.nodes() if node.op == "weight" and node["name"] == one.name}
     active = Active(graph.roots, [node])
     return WeightRow(
         one.name,
@@ -340,29 +330,9 @@ def _row(one: Weight, graph: Graph) -> WeightRow:
         shape,
         math.prod(shape),
         len(one.stack),
+        len(one.ins),
+        len(one.outs or ()),
         one.init,
         any(active(root) for root in graph.roots),
+        stored,
     )
-
-
-def _cache(compiled: Compiled, sizes: Sizes, word: int) -> Cache | None:
-    """What the derived step keeps; None of a model that does not decode."""
-    made = compiled.decoding
-    if made is None:
-        return None
-    rows = tuple(_cache_row(kept_rows(row, made, sizes, word), row.window) for row in made.kept)
-    grown = Cache(0, 0, 0, 0, 0, rows)
-    far = 1 + max((back for row in rows for back in row.window if back is not None), default=0)
-    new = replace(sizes, lengths={**sizes.lengths, made.new.name: 1})
-    return Cache(
-        grown.after(1) - grown.after(0),
-        grown.after(far + 1) - grown.after(far),
-        grown.after(0),
-        grown.after(sizes.length),
-        cost.flops(made.step, new),
-        rows,
-    )
-
-
-def _cache_row(row: KeptRows, window: tuple[int | None, ...]) -> CacheRow:
-    return CacheRow(row.name, row.axes, row.steps, row.bytes, row.once, window)

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from .backends.program import Program, compile
     from .compiler.driver import check
     from .grammar.diagnostics import TransformulaError
+    from .summarising import summary
     from .training.api import train
 
 __version__ = "0.1.0"
 
-__all__ = ["Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "diff", "load", "train"]
+__all__ = [
+    "Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "diff", "load", "summary", "train",
+]  # fmt: skip
 
 _HOME = {
     "Program": ".backends.program",
@@ -27,6 +30,7 @@ _HOME = {
     "corrupt": ".backends.corrupt",
     "diff": ".backends.difference",
     "load": ".backends.load",
+    "summary": ".summarising",
     "train": ".training.api",
 }
 

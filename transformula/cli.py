@@ -26,6 +26,7 @@ from .options import (
     passes,
     settings,
     shows,
+    sizes,
     spec,
     training,
     validation,
@@ -166,14 +167,7 @@ def train(spec: str, config: Path | None, settings: tuple[str, ...], inputs: tup
 @command("transformula explain bert --set layers=2 --length 512")
 @spec
 @options(gradients, config, settings, entry, shows, asked, passes)
-@options(
-    click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples, for the costs."),
-    click.option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the longest."),
-    click.option(
-        "--fill", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, help="Real tokens of all."
-    ),
-    as_json,
-)
+@options(sizes, as_json)
 def explain(spec: str, batch: int, length: int, fill: float, as_json: bool, **chosen: Any) -> None:
     """Tell what each pass did and where, what it refused for want of which fact, and what the model costs.
 

@@ -22,6 +22,7 @@ def diff_job(
     every: bool,
     batch: int,
     length: int,
+    fill: float,
     form: str,
     quiet: bool,
     as_json: bool,
@@ -33,7 +34,7 @@ def diff_job(
 
     if a == b == "-":
         raise error("C678", "only one side can be standard input", help="Write the other one to a file.")
-    found = diff(read_spec(a), read_spec(b), batch=batch, length=length, only=only, **_both(sides))
+    found = diff(read_spec(a), read_spec(b), batch=batch, length=length, fill=fill, only=only, **_both(sides))
     if not quiet:
         _tell(found, form, every, as_json, out)
     return bool(found)

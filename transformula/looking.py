@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .commands import command
-from .options import as_json, comparing, config, drawing, entry, options, out, settings, spec
+from .options import as_json, comparing, config, drawing, entry, options, out, settings, spec, summing
 from .reading import read_compiled
 
 
@@ -19,8 +19,8 @@ from .reading import read_compiled
 def diff(**chosen: Any) -> None:
     """Tell what two models differ by: structure, formulas, weights, stored names, cost.
 
-    A and B are .formula files, names of shipped specs, models' folders, config.json files, or - for standard input. What
-    merely follows from another difference is left out without --all. Exit status, as of diff(1): 0 the same, 1 they
+    A and B are .formula files, names of shipped specs, models' folders, config.json files, or - for standard input.
+    What merely follows from another difference is told with --all only. Exit status, as of diff(1): 0 the same, 1 they
     differ, 2 a mistake.
     """
     from .differing import diff_job
@@ -47,3 +47,31 @@ def graph(
         click.echo(drawn, nl=False)
     else:
         click.echo(write_text(out, drawn), err=True)
+
+
+@command("transformula summary bert --set layers=6 --length 512 --depth 2")
+@spec
+@options(config, settings, entry, summing)
+def summary(
+    spec: str,
+    batch: int,
+    length: int,
+    fill: float,
+    dtype: str,
+    stage: str,
+    depth: int | None,
+    weights: bool,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Tell what each block holds and costs: parameters, operations, bytes.
+
+    SPEC is a .formula file, the name of a shipped spec, a model's folder (which is compared with the headers of its
+    safetensors), or - for standard input. Layers are told once, with how often they run.
+    """
+    from .compiler.sizes import Sizes
+    from .summarising import summarised, summary_report
+
+    folder = Path(spec) if Path(spec).is_dir() else None
+    made = summarised(read_compiled(spec, **chosen), Sizes(batch, length, fill), dtype, folder)
+    summary_report(made, stage, depth, weights, as_json)

@@ -56,6 +56,13 @@ validation = click.option(
 gradients = click.option(
     "--gradients", is_flag=True, help="With loss_and_gradients, too (NumPy; a PyTorch module has autograd)."
 )
+sizes = options(
+    click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples, for the costs."),
+    click.option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the longest."),
+    click.option(
+        "--fill", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, help="Real tokens of all."
+    ),
+)
 passes = options(
     click.option(
         "--without", multiple=True, metavar="PASS", help="Leave out a pass; may be given several times."
@@ -137,25 +144,21 @@ drawing = options(
     ),
     click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
 )
+SIDES = (("", "Of both sides"), ("-a", "Of A alone"), ("-b", "Of B alone"))
 comparing = options(
+    *(click.option(f"--config{at}", type=PATH, metavar="FILE", help=f"{of}: a config.json.") for at, of in SIDES),
     *(
-        click.option(f"--config{side}", type=PATH, metavar="FILE", help=f"A config.json {of}.")
-        for side, of in (("", "of both"), ("-a", "of A alone"), ("-b", "of B alone"))
+        click.option(
+            f"--set{at}", f"settings{at.replace('-', '_')}", multiple=True, metavar="NAME=VALUE", help=f"{of}."
+        )
+        for at, of in SIDES
     ),
-    *(
-        click.option(f"--set{side}", f"settings{side.replace('-', '_')}", multiple=True, metavar="NAME=VALUE", help=f"{of}.")
-        for side, of in (("", "An entry of both specs' config"), ("-a", "Of A alone"), ("-b", "Of B alone"))
-    ),
-    *(
-        click.option(f"--entry{side}", metavar="NAME", help=f"{of}.")
-        for side, of in (("", "The model of both; by default the first"), ("-a", "Of A alone"), ("-b", "Of B alone"))
-    ),
+    *(click.option(f"--entry{at}", metavar="NAME", help=f"{of}: a model.") for at, of in SIDES),
     click.option(
         "--only", multiple=True, metavar="PART", help="structure, formulas, weights or cost; several if needed."
     ),
     click.option("--all", "every", is_flag=True, help="What follows from other differences, and spelling, too."),
-    click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples, for the costs."),
-    click.option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the longest."),
+    sizes,
     click.option(
         "--format",
         "form",
@@ -165,4 +168,18 @@ comparing = options(
         help="How it is told; html is one page.",
     ),
     click.option("--quiet", "-q", is_flag=True, help="Print nothing: the exit status tells."),
+)
+summing = options(
+    sizes,
+    click.option(
+        "--stage",
+        type=click.Choice(["formula", "final"]),
+        default="final",
+        show_default=True,
+        help="Costs as the spec says it, or after the last pass.",
+    ),
+    click.option("--depth", type=click.IntRange(min=0), help="How many levels of blocks are told; by default all."),
+    click.option("--dtype", default="float32", show_default=True, help="The numbers that bytes are told for."),
+    click.option("--weights", is_flag=True, help="List the weights: axes, sizes, names in the checkpoint."),
+    as_json,
 )

@@ -80,13 +80,14 @@ def diff(
     entry_b: str | None = None,
     batch: int = 8,
     length: int = 128,
+    fill: float = 1.0,
     only: Sequence[str] = (),
 ) -> Difference:
     """What two models differ by: `diff("bert", "roberta")`, `diff("bert", "bert", settings_b={"layers": 24})`.
 
     Each side is a shipped spec's name, a path, a text, a config.json, or a model's folder; `config_` holds keys of
     config.json, `settings_` entries of the spec's config, `entry_` names a model. Costs are those of `batch` examples
-    of `length` tokens; `only` names parts: structure, formulas, weights, cost. Raises `TransformulaError` for a mistake
+    of at most `length` tokens, `fill` of them real; `only` names parts: structure, formulas, weights, cost. Raises `TransformulaError` for a mistake
     in either side.
     """
     for name in only:
@@ -95,4 +96,4 @@ def diff(
             raise error("C677", f"a comparison has no part `{name}`", help=advice)
     one = read_side(a, config_a, settings_a, entry_a)
     other = read_side(b, config_b, settings_b, entry_b)
-    return Difference(compared(one, other, Sizes(batch, length), only))
+    return Difference(compared(one, other, Sizes(batch, length, fill), only))

@@ -34,7 +34,8 @@ def _rows(found: Differences, every: bool) -> Iterator[str]:
     one, other = map(escaped, found.labels)
     yield f"# {one} → {other}"
     yield ""
-    for label, title in zip((one, other), found.titles, strict=True):
+    titles = found.titles if found.titles[0] != found.titles[1] else found.titles[:1]
+    for label, title in zip((one, other), titles, strict=False):
         if title:
             yield f"- **{label}**: {escaped(title)}"
     if verdict(found):

@@ -8,7 +8,9 @@ from typing import Any
 
 from ...compiler.config import read_config
 from ...compiler.difference import Side, side
-from ...compiler.modules import Source, shipped
+from ...compiler.difference.configs import shown
+from ...compiler.driver import load_module
+from ...compiler.modules import Module, shipped
 from ...grammar.diagnostics import did_you_mean, error
 from ..folder import model_types, read_model_folder
 from ..numpy.files import INDEX_FILE, WEIGHTS_FILE, shard_index
@@ -30,7 +32,7 @@ def read_side(
     """
     path = Path(what)
     text = isinstance(what, str) and "\n" in what
-    said = ", ".join(f"{key}={value}" for key, value in (settings or {}).items())
+    said = ", ".join(f"{key}={shown(value)}" for key, value in (settings or {}).items())
     name = label or ("text" if text else path.name if path.name not in ("", ".") else str(path.absolute().name))
     name += f" with {said}" if said and label is None else ""
     if text or (str(what) in shipped() and not path.is_dir()):
@@ -55,27 +57,21 @@ def _config_side(
     given = {**read_config(path), **(config or {})}
     kind, known = given.get("model_type"), model_types()
     if not isinstance(kind, str) or kind not in known:
-        told = "has no model_type" if kind is None else f"has a model_type that no shipped spec is for: {str(kind)[:60]!r}"
+        unknown = f"has a model_type that no shipped spec is for: {str(kind)[:60]!r}"
+        told = "has no model_type" if kind is None else unknown
         advice = did_you_mean(str(kind), known) or f"Known: {', '.join(sorted(known))}."
         raise error("C675", f"{path} {told}", help=f"{advice} A spec beside it goes with --config-a or --config-b.")
     name = label or (f"{path.parent.name}/{path.name}" if path.parent.name else path.name)
-    return side(name, Source(f"{known[kind]}.formula", _text(known[kind])), given, settings, entry or _entry(known[kind], given))
+    module = load_module(known[kind])
+    return side(name, module, given, settings, entry or _entry(module, given))
 
 
-def _text(name: str) -> str:
-    from ...compiler.modules import read_source
-
-    return read_source(name).text
-
-
-def _entry(name: str, given: Mapping[str, Any]) -> str | None:
+def _entry(module: Module, given: Mapping[str, Any]) -> str | None:
     """The model of the first architecture that the spec's checkpoint maps know."""
-    from ...compiler.driver import load_module
-
     kinds = given.get("architectures")
-    maps = [one for one in load_module(name).checkpoints if one.model is not None]
-    known = {kind: one.model.name for one in maps if one.model for kind in one.architectures}
-    return next((known[kind] for kind in kinds if isinstance(kind, str) and kind in known), None) if isinstance(kinds, list) else None
+    known = {kind: one.model.name for one in module.checkpoints if one.model for kind in one.architectures}
+    wanted = [kind for kind in kinds if isinstance(kind, str)] if isinstance(kinds, list) else []
+    return next((known[kind] for kind in wanted if kind in known), None)
 
 
 def tensors_of(folder: Path) -> Tensors | None:
@@ -92,7 +88,8 @@ def tensors_of(folder: Path) -> Tensors | None:
         for name in names:
             found.update(_header(folder / name))
     except ValueError as fault:
-        raise error("C676", f"no header of safetensors: {fault}", help="The file is cut off, or no safetensors.") from None
+        advice = "The file is cut off, or no safetensors."
+        raise error("C676", f"no header of safetensors: {fault}", help=advice) from None
     except OSError as fault:
         raise error("C676", f"{fault.filename} cannot be read: {fault.strerror}") from None
     return found if names else None

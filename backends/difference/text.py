@@ -1,12 +1,12 @@
-"""A comparison as lines for a terminal or a file: readable without colour, each piece with the style that it may have."""
+"""A comparison as lines for a terminal or a file: readable without colour, each piece with a style."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...compiler.difference.change import Change, Differences
-from .words import block_rows, delta, left_out, lines, places, plain, quantity, sections, table, verdict
+from .words import block_rows, left_out, lines, places, plain, quantity, sections, table, verdict
 
 Piece = tuple[str, str]
 """A text and its style."""
@@ -25,7 +25,8 @@ def rendered(found: Differences, every: bool = False, width: int = WIDTH) -> Ite
     one, other = map(plain, found.labels)
     wide = max(len(one), len(other))
     yield [(f"{one} → {other}", "bold")]
-    for label, title in zip((one, other), found.titles, strict=True):
+    titles = found.titles if found.titles[0] != found.titles[1] else found.titles[:1]
+    for label, title in zip((one, other), titles, strict=False):
         if title:
             yield from _wrapped([(f"  {label:<{wide}}  ", "")], plain(title), "dim", width, wide + 4)
     if verdict(found):
@@ -80,23 +81,15 @@ def _cost(found: Differences, every: bool) -> Iterator[list[Piece]]:
     blocks = block_rows(found, every)
     if blocks:
         yield []
-        head = ("by block: parameters, operations", one, other, "")
-        told = [
-            (
-                "  " * block.level + plain(block.name),
-                *(
-                    ", ".join(quantity(figure.unit, getattr(figure, side)) for figure in block.figures)
-                    for side in ("before", "after")
-                ),
-                ", ".join(filter(None, map(delta, block.figures))),
-            )
-            for block in blocks
-        ]
-        yield from _columns([head, *told])  # type: ignore[list-item]
+        head = ["by block", *(f"{figure.name} {sign}" for figure in blocks[0].figures for sign in ("before", "after"))]
+        cells = [[quantity(f.unit, value) for f in block.figures for value in (f.before, f.after)] for block in blocks]
+        names = ["  " * block.level + plain(block.name) for block in blocks]
+        yield from _columns([head, *([name, *row] for name, row in zip(names, cells, strict=True))])
 
 
-def _columns(rows: list[tuple[str, str, str, str]]) -> Iterator[list[Piece]]:
-    wide = [max(len(row[place]) for row in rows) for place in range(3)]
+def _columns(rows: Sequence[Sequence[str]]) -> Iterator[list[Piece]]:
+    """Rows under a head: names to the left, numbers to the right."""
+    wide = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     for number, row in enumerate(rows):
-        text = f"  {row[0]:<{wide[0]}}  {row[1]:>{wide[1]}}  {row[2]:>{wide[2]}}  {row[3]}"
-        yield [(text, "dim" if not number else "")]
+        cells = [f"{row[0]:<{wide[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], wide[1:], strict=True))]
+        yield [("  " + "  ".join(cells), "dim" if not number else "")]

@@ -104,7 +104,8 @@ def left_out(found: Differences, every: bool) -> str:
     if follow:
         parts.append(f"{follow} change{'s' * (follow > 1)} that follow{'s' * (follow == 1)} from these")
     if spelled:
-        parts.append(f"{spelled} formula{'s' * (spelled > 1)} written differently that mean{'s' * (spelled == 1)} the same")
+        many = spelled > 1
+        parts.append(f"{spelled} formula{'s' * many} written differently that mean{'s' * (not many)} the same")
     return f"Not told: {' and '.join(parts)} (--all)." if parts else ""
 
 

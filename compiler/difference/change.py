@@ -85,6 +85,10 @@ class Change:
     rank: float = 5
     follows: str = ""
 
+    def at(self, a: Span | None, b: Span | None) -> Change:
+        """The same, with where it stands in both specs."""
+        return replace(self, a=place(a), b=place(b))
+
     @property
     def sign(self) -> str:
         """One character: + - ~ → ↷ ⇄ or =."""

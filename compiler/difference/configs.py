@@ -44,8 +44,8 @@ def compared(one: Side, other: Side) -> Iterator[Change]:
     names = {option.name.name for pair in differing for option in pair}
     for left, right in differing:
         yield _value(one, other, left, right, names)
-    for side, sign, known in ((one, REMOVED, {a.name.name for a, _ in pairs}), (other, ADDED, {b.name.name for _, b in pairs})):
-        yield from _only(side, sign, known)
+    yield from _only(one, REMOVED, {a.name.name for a, _ in pairs})
+    yield from _only(other, ADDED, {b.name.name for _, b in pairs})
 
 
 def _value(one: Side, other: Side, left: s.Option, right: s.Option, differing: set[str]) -> Change:
@@ -55,15 +55,16 @@ def _value(one: Side, other: Side, left: s.Option, right: s.Option, differing: s
     key = ".".join(right.keys[0]) if right.keys else ""
     say = f"{label} is {both[1]} instead of {both[0]}" + (f" ({key})" if key and key != name else "")
     rank = _rank(one, left)
-    places = {"a": place(left.span), "b": place(right.span)}
-    return Change("config", CHANGED, name, say, *both, rank=rank, follows=_follows(left, right, differing), **places)
+    follows = _follows(left, right, differing)
+    made = Change("config", CHANGED, name, say, *both, rank=rank, follows=follows)
+    return made.at(left.span, right.span)
 
 
 def _rank(side: Side, option: s.Option) -> float:
     """Sizes before choices before rates and ids; in the order of the file."""
     value = values(side).get(option.name.name)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    kind = 0 if whole and value > 0 else 1 if isinstance(value, bool | str) or option.choice else 2
+    size = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    kind = 0 if size else 1 if isinstance(value, bool | str) or option.choice else 2
     return kind + list(side.module.options).index(option.name.name) / 1000
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 from .. import ops
@@ -139,8 +138,12 @@ def _distances(one: Node | None) -> bool:
     """Whether places of two tokens are subtracted, and a table of weights is read by that."""
     if one is None:
         return False
-    picks = [part for part in _deep(one) if part.op == "pick" and any(arg.op == "weight" for arg in _deep(part.args[0]))]
+    picks = [part for part in _deep(one) if part.op == "pick" and _learned(part.args[0])]
     return any(_two_places(key) for part in picks for key in part.args[1:])
+
+
+def _learned(one: Node) -> bool:
+    return any(part.op == "weight" for part in _deep(one))
 
 
 def _two_places(key: Node) -> bool:
@@ -196,9 +199,7 @@ def normed_queries(of: Facts) -> str:
         query = _role(one, "query")
         if query is None:
             return ""
-        if any(
-            part.op == "kernel" and part["name"] in NORMS and part["axis"] == one.get("width") for part in of.below(query)
-        ):
+        if any(_is_norm(part) and part["axis"] == one.get("width") for part in of.below(query)):
             return "normalised before they meet"
     return "as they are" if of.attentions else ""
 
@@ -260,7 +261,8 @@ def _terms(one: Node) -> list[Node]:
 
 def activations(of: Facts) -> str:
     """The activation of the layers."""
-    return " and ".join(dict.fromkeys(ACTIVATIONS[one["name"]] for one in of.kernels(*ACTIVATIONS) if of.in_layers(one)))
+    inside = (one for one in of.kernels(*ACTIVATIONS) if of.in_layers(one))
+    return " and ".join(dict.fromkeys(ACTIVATIONS[one["name"]] for one in inside))
 
 
 def gates(of: Facts) -> str:
@@ -345,10 +347,10 @@ def scaled_embeddings(of: Facts) -> str:
     for one in of.nodes:
         if one.op == "map" and one["fn"] == "*" and not of.in_layers(one):
             tables = [arg for arg in one.args if arg.op == "pick" and arg.args[0].op == "weight"]
-            numbers = [arg["value"] for arg in one.args if arg.op == "const" and isinstance(arg["value"], Fraction | float)]
-            if tables and numbers and float(numbers[0]) != 1:
-                width = next((axis for axis in tables[0].axes if math.isclose(_size(axis), float(numbers[0]) ** 2)), None)
-                return f"times √{width}" if width is not None else f"times {float(numbers[0]):.4g}"
+            numbers = [float(arg["value"]) for arg in one.args if arg.op == "const" and not arg.axes]
+            if tables and numbers and numbers[0] != 1:
+                squares = [axis for axis in tables[0].axes if math.isclose(_size(axis), numbers[0] ** 2)]
+                return f"times √{squares[0]}" if squares else f"times {numbers[0]:.4g}"
     return "as they are"
 
 

@@ -21,8 +21,8 @@ from ..ir import Graph
 from ..modules import Entry, Module
 from ..names import mentioned, names_in
 from .blocks import axes_text
-from .configs import same_entries, shown, values
 from .change import CHANGED, SAME, Change, Line, place
+from .configs import same_entries, shown, values
 from .meaning import signature
 from .sides import Side, comment_of, formula
 
@@ -69,13 +69,13 @@ def between(
     shows = tuple(line for line in every if line.name.startswith(SHOWS))
     name = mine if mine == theirs else f"{mine} and {theirs}"
     told = where or name
-    places = {"a": place(left.span), "b": place(right.span)}
     if lines:
         yield _change(one, other, left, right, lines, told, name if where else "")
     if shows:
         say = f"results on demand of {told}"
         follows = "the formulas of the model" if lines else ""
-        yield Change("formulas", CHANGED, told, say, lines=shows, rank=8, follows=follows, **places)
+        made = Change("formulas", CHANGED, told, say, lines=shows, rank=8, follows=follows)
+        yield made.at(left.span, right.span)
 
 
 def _change(
@@ -83,16 +83,15 @@ def _change(
 ) -> Change:
     """What differs in a definition, and whether it means the same; `told` says which, `name` of which kind."""
     meaning, because = same_meaning(one, other, left.name.name, right.name.name)
-    places = {"a": place(left.span), "b": place(right.span)}
     if meaning == ALWAYS:
         say = f"{told} is written differently and means the same"
-        return Change("formulas", SAME, told, say, lines=lines, **places)
+        return Change("formulas", SAME, told, say, lines=lines).at(left.span, right.span)
     say = f"{told} ({left.kind} {name})" if name else f"{left.kind} {told}"
     say += {HERE: f": the same while {because}", UNDROPPED: ": another dropout, otherwise the same"}.get(meaning, "")
     rank = RANKS.get(left.kind, 4.5) + (meaning != DIFFERENT) * 3
     part = "objectives" if left.kind in ("objective", "corruption") else "formulas"
     quotes = _quotes(one, other, left, right)
-    return Change(part, CHANGED, told, say, lines=lines, quotes=quotes, rank=rank, **places)
+    return Change(part, CHANGED, told, say, lines=lines, quotes=quotes, rank=rank).at(left.span, right.span)
 
 
 def _same_text(one: s.Definition, other: s.Definition) -> bool:
@@ -131,7 +130,7 @@ def pieces(one: s.Definition) -> dict[str, Piece]:
     for name, text, made in _heading(one):
         found[name] = Piece(name, text, made, getattr(made, "span", one.name.span))
     for number, out in enumerate(one.outputs):
-        name = f"→ {out.name or ('result' if not number else number)}"
+        name = f"→ {out.name or number or 'result'}"
         found[name] = Piece(name, f"{name} = {expression(out.value)}", out.value, out.span)
     for statement in one.body.where:
         for name, text, made in _statement(statement):
@@ -248,8 +247,9 @@ def _lowered(module: Module, config: Config, entry: Entry) -> Graph | None:
     definition = entry.definition
     if definition.kind == "formula":
         heads = s.Axes(definition.span, tuple(one.axis for one in definition.axes))
-        params = tuple(replace(one, axes=heads) if one.axes is None and one.default is None else one for one in definition.params or ())
-        definition = replace(definition, params=params, kind="block")
+        bare = [one.axes is None and one.default is None for one in definition.params or ()]
+        params = [replace(one, axes=heads) if plain else one for one, plain in zip(definition.params or (), bare, strict=True)]
+        definition = replace(definition, params=tuple(params), kind="block")
     try:
         return formula(module, config, Entry(definition, module))
     except TransformulaError:

@@ -72,7 +72,8 @@ class _Colours:
             self.identity = self.refined(below, above)
         below = self.from_below()
         axes = [[self.of(axis) for axis in out.axes] for out in self.graph.outputs]
-        results = [(out.name, below[out.node], sorted(made)) for out, made in zip(self.graph.outputs, axes, strict=True)]
+        outputs = zip(self.graph.outputs, axes, strict=True)
+        results = [(out.name, below[out.node], sorted(made)) for out, made in outputs]
         return _digest(sorted(Counter(below.values()).items()), results)
 
     def of(self, one: object) -> str:
@@ -114,7 +115,7 @@ class _Colours:
         if isinstance(value, Axis):
             return self.of(value)
         if isinstance(value, Node):
-            return made[value] if value in made else "?"
+            return made.get(value, "?")
         if isinstance(value, tuple):
             return [self.value(key, part, made) for part in value]
         return self.of((key, value)) if key in IDENTITIES else str(value)
@@ -173,7 +174,7 @@ def _chain(one: Node) -> tuple[str, tuple[tuple[int, Node], ...]]:
     stack = [(1, one)]
     while stack:
         sign, here = stack.pop()
-        kind = here["fn"] if here.op == "map" else None
+        kind: str = here["fn"] if here.op == "map" else ""
         if kind == "neg" and name == "+":
             stack.append((-sign, here.args[0]))
         elif kind in CHAINS and CHAINS[kind][0] == name and len(stack) + len(found) < LONGEST:

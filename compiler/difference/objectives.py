@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...grammar.printer import expression
-from .change import ADDED, REMOVED, Change, Line, place
+from .change import ADDED, REMOVED, Change, Line
 from .formulas import pieces
 from .sides import Side, comment_of
 
@@ -66,25 +65,15 @@ def _lost(side: Side, name: str, kind: str, others: set[str]) -> Change:
     said = comment_of(definition.span)
     with_it = [n for n, model in _under(side).items() if model == name and n in others]
     follows = f"the objective {with_it[0]}" if definition.kind == "model" and with_it else ""
-    lines = tuple(_line(found.text, found.span, kind) for found in pieces(definition).values() if found.name[:1] == "→")
-    where = place(definition.span)
-    places = {"b": where} if kind == ADDED else {"a": where}
+    lines = tuple(_line(found.text, kind) for found in pieces(definition).values() if found.name[:1] == "→")
+    spans = (None, definition.span) if kind == ADDED else (definition.span, None)
     shown = under if definition.kind == "objective" else ""
-    return Change(
-        "objectives",
-        kind,
-        name,
-        f"{'further' if kind == ADDED else 'no'} {word} {name}{shown}",
-        lines=lines,
-        quotes=(said,) if said else (),
-        rank=RANKS[definition.kind],
-        follows=follows,
-        **places,
-    )
+    say = f"{'further' if kind == ADDED else 'no'} {word} {name}{shown}"
+    quotes, rank = (said,) if said else (), RANKS[definition.kind]
+    made = Change("objectives", kind, name, say, lines=lines, quotes=quotes, rank=rank, follows=follows)
+    return made.at(*spans)
 
 
-def _line(text: str, span: object, kind: str) -> Line:
+def _line(text: str, kind: str) -> Line:
     return Line("", after=text) if kind == ADDED else Line("", before=text)
 
-
-__all__ = ["compared", "expression", "model_pairs"]

@@ -19,7 +19,6 @@ from ..lower import choose_entry
 from ..modules import Entry, Module
 from .blocks import Block, tree
 
-
 RECOGNISED = "recognise"
 MEANT = {"layer_norm": "norm", "rms_norm": "norm", "attention": "attention"}
 MEANT |= dict.fromkeys(("gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "leaky_relu"), "activation")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ...grammar.diagnostics import Span
 from ..ir import Axis, Graph
 from .blocks import Block
-from .change import ADDED, CHANGED, MOVED, REMOVED, RENAMED, REPLACED, Change, Line, place
+from .change import ADDED, CHANGED, MOVED, REMOVED, RENAMED, REPLACED, Change, Line
 from .matching import Matching
-
 
 PLACES = "position_ids"
 OPTIONAL = ", optional"
@@ -20,7 +20,7 @@ def compared(found: Matching) -> Iterator[Change]:
     yield from _lost(found.new, ADDED)
     for one, other in found.moved:
         say = f"{one.name} stands at {_path(other)} instead of {_path(one)}"
-        yield Change("structure", MOVED, other.path, say, _path(one), _path(other), rank=3, **_places(one, other))
+        yield Change("structure", MOVED, other.path, say, _path(one), _path(other), rank=3).at(*_spans(one, other))
     groups: dict[tuple[str, str, bool], list[tuple[Block, Block]]] = {}
     for one, other in found.pairs[1:]:
         if one.kind != other.kind or one.name != other.name:
@@ -31,9 +31,9 @@ def compared(found: Matching) -> Iterator[Change]:
         yield from _declared(one, other)
 
 
-def _places(one: Block | None, other: Block | None) -> dict[str, object]:
-    uses = (one.use if one else None, other.use if other else None)
-    return {side: place(use.span) for side, use in zip("ab", uses, strict=True) if use is not None}
+def _spans(one: Block | None, other: Block | None) -> tuple[Span | None, Span | None]:
+    left, right = (block.use.span if block is not None and block.use is not None else None for block in (one, other))
+    return left, right
 
 
 def _path(block: Block) -> str:
@@ -51,14 +51,14 @@ def _lost(blocks: Sequence[Block], kind: str) -> Iterator[Change]:
         many = "s" if len(members) > 1 else ""
         say = f"{'further' if kind == ADDED else 'no'} block{many} {said} ({name}){inside}"
         first = members[0]
-        places = _places(None, first) if kind == ADDED else _places(first, None)
-        yield Change("structure", kind, first.path, say, rank=1, **places)  # type: ignore[arg-type]
+        spans = _spans(None, first) if kind == ADDED else _spans(first, None)
+        yield Change("structure", kind, first.path, say, rank=1).at(*spans)
 
 
 def _replaced(mine: str, theirs: str, pairs: Sequence[tuple[Block, Block]]) -> Change:
     """Blocks that are of another definition, or have another name."""
     names = [(one.name, other.name) for one, other in pairs]
-    lines = tuple(Line(_path(other), f"{_path(one)} : {one.kind}", f"{_path(other)} : {other.kind}") for one, other in pairs)
+    lines = tuple(Line(_path(b), f"{_path(a)} : {a.kind}", f"{_path(b)} : {b.kind}") for a, b in pairs)
     told = ", ".join(dict.fromkeys(a if a == b else f"{a} → {b}" for a, b in names))
     if mine == theirs:
         say, kind = f"{mine}: {told}", RENAMED
@@ -66,7 +66,7 @@ def _replaced(mine: str, theirs: str, pairs: Sequence[tuple[Block, Block]]) -> C
         say, kind = f"{theirs} in the place of {mine} ({told})", REPLACED
     one, other = pairs[0]
     rank = 6 if kind == RENAMED else 2
-    return Change("structure", kind, other.path, say, mine, theirs, lines, rank=rank, **_places(one, other))  # type: ignore[arg-type]
+    return Change("structure", kind, other.path, say, mine, theirs, lines, rank=rank).at(*_spans(one, other))
 
 
 def _declared(one: Block, other: Block) -> Iterator[Change]:
@@ -75,11 +75,12 @@ def _declared(one: Block, other: Block) -> Iterator[Change]:
         before, after = (_times(block) for block in (one, other))
         follows = "config" if [name for name, _ in one.stack] == [name for name, _ in other.stack] else ""
         say = f"{_path(other)}: {after} instead of {before}"
-        yield Change("structure", CHANGED, other.path, say, before, after, rank=1.5, follows=follows, **_places(one, other))  # type: ignore[arg-type]
+        made = Change("structure", CHANGED, other.path, say, before, after, rank=1.5, follows=follows)
+        yield made.at(*_spans(one, other))
     if one.declared != other.declared:
         before, after = (", ".join(block.declared) or "nothing" for block in (one, other))
         say = f"{_path(other)} is given {after} instead of {before}"
-        yield Change("structure", CHANGED, f"{other.path} ()", say, before, after, rank=4, **_places(one, other))  # type: ignore[arg-type]
+        yield Change("structure", CHANGED, f"{other.path} ()", say, before, after, rank=4).at(*_spans(one, other))
 
 
 def _times(block: Block) -> str:
@@ -93,16 +94,20 @@ def borders(one: Graph, other: Graph) -> Iterator[Change]:
         ("input", _inputs(one), _inputs(other), 0.2),
         ("result", _results(one), _results(other), 0.3),
     ):
-        for kind, names in ((REMOVED, [n for n in mine if n not in theirs]), (ADDED, [n for n in theirs if n not in mine])):
-            if names:
-                lines = tuple(
-                    Line(n, after=f"{n}{theirs[n]}") if kind == ADDED else Line(n, before=f"{n}{mine[n]}") for n in names
-                )
-                say = f"{'further' if kind == ADDED else 'no'} {what}{'s' * (len(names) > 1)} {', '.join(names)}"
-                yield Change("structure", kind, f"{what}s", say, lines=lines, rank=rank)
+        for kind, here, there in ((REMOVED, mine, theirs), (ADDED, theirs, mine)):
+            yield from _only(what, kind, {name: axes for name, axes in here.items() if name not in there}, rank)
         for name in mine:
             if name in theirs and mine[name] != theirs[name]:
                 yield _border(what, name, mine[name], theirs[name], rank + 0.05)
+
+
+def _only(what: str, kind: str, names: Mapping[str, str], rank: float) -> Iterator[Change]:
+    """The inputs or results that one side has alone."""
+    texts = {name: name + axes for name, axes in names.items()}
+    lines = tuple(Line(n, after=text) if kind == ADDED else Line(n, before=text) for n, text in texts.items())
+    if names:
+        say = f"{'further' if kind == ADDED else 'no'} {what}{'s' * (len(names) > 1)} {', '.join(names)}"
+        yield Change("structure", kind, f"{what}s", say, lines=lines, rank=rank)
 
 
 def _border(what: str, name: str, before: str, after: str, rank: float) -> Change:
@@ -117,8 +122,8 @@ def _border(what: str, name: str, before: str, after: str, rank: float) -> Chang
 
 def _inputs(graph: Graph) -> dict[str, str]:
     found = {one.name: _axes(one.axes, graph) + ("" if one.required else OPTIONAL) for one in graph.inputs}
-    counted = {one["axis"] for one in graph.nodes() if one.op == "position"}  # who counts places takes others, too
-    return found | {PLACES: f"{_axes([axis], graph)}{OPTIONAL}" for axis in counted}
+    counted = dict.fromkeys(one["axis"] for one in graph.nodes() if one.op == "position")  # who counts places takes others, too
+    return found | dict.fromkeys([PLACES] * bool(counted), f"{_axes(counted, graph)}{OPTIONAL}")
 
 
 def _results(graph: Graph) -> dict[str, str]:

@@ -34,8 +34,9 @@ def between(one: Tensors, other: Tensors) -> Iterator[Change]:
         for pattern, members in _together(names, of).items():
             text = f"{pattern[0]} {pattern[1]}"
             line = Line(pattern[0], after=text) if kind == ADDED else Line(pattern[0], before=text)
-            say = f"{'further' if kind == ADDED else 'no'} tensor{'s' * (len(members) > 1)} {pattern[0]}{_times(members)}"
-            yield Change("tensors", kind, pattern[0], f"{say}: {pattern[1]}", lines=(line,), rank=2)
+            word = f"{'further' if kind == ADDED else 'no'} tensor{'s' * (len(members) > 1)}"
+            say = f"{word} {pattern[0]}{_times(members)}: {pattern[1]}"
+            yield Change("tensors", kind, pattern[0], say, lines=(line,), rank=2)
     groups: dict[tuple[str, str, str], list[str]] = {}
     for name in one:
         if name in other and one[name] != other[name]:
@@ -50,24 +51,22 @@ def _beside(side: Side, extra: str, lacking: str) -> Iterator[Change]:
     rows = side.rows(side.entry)
     if rows is None or side.tensors is None:
         return
-    names = {re.sub(rf"^(?:{'|'.join(map(re.escape, rows.prefixes))})", "", n) if rows.prefixes else n: n for n in side.tensors}
-    known = {**names, **{n: n for n in side.tensors}}
-    wanted = [re.compile(_regex(row.stored)) for row in rows.rows]
-    skipped = [re.compile(_regex(text)) for text in rows.skips]
-    strange = [n for short, n in names.items() if not any(w.fullmatch(short) or w.fullmatch(n) for w in (*wanted, *skipped))]
-    missed = [
-        row.stored
-        for row, one in zip(rows.rows, wanted, strict=True)
-        if not row.also and row.absent is None and not any(one.fullmatch(n) for n in known)
-    ]
-    if strange:
-        patterns = list(_together(strange, side.tensors))
-        lines = tuple(_line(f"{name} {what}", extra) for name, what in patterns)
-        say = f"{side.label} holds {len(strange)} tensor{'s' * (len(strange) > 1)} that its spec does not read: {_some(p[0] for p in patterns)}"
-        yield Change("tensors", extra, f"{side.label} holds", say, lines=lines, rank=3)
-    if missed:
-        say = f"{side.label} lacks {len(missed)} tensor{'s' * (len(missed) > 1)} that its spec reads: {_some(missed)}"
-        yield Change("tensors", lacking, f"{side.label} lacks", say, lines=tuple(_line(n, lacking) for n in missed), rank=3)
+    names = {name: {name, *(name.removeprefix(prefix) for prefix in rows.prefixes)} for name in side.tensors}
+    wanted = {row.stored: _regex(row.stored) for row in rows.rows}
+    patterns = [*wanted.values(), *map(_regex, rows.skips)]
+    strange = [name for name, short in names.items() if not any(p.fullmatch(n) for p in patterns for n in short)]
+    every = {name for short in names.values() for name in short}
+    needed = dict.fromkeys(row.stored for row in rows.rows if not row.also and row.absent is None)
+    missed = [stored for stored in needed if not any(wanted[stored].fullmatch(name) for name in every)]
+    told = [f"{name} {what}" for name, what in _together(strange, side.tensors)]
+    for word, many, names_, kind, why in (
+        ("holds", len(strange), told, extra, "does not read"),
+        ("lacks", len(missed), missed, lacking, "reads"),
+    ):
+        if names_:
+            say = f"{side.label} {word} {many} tensor{'s' * (many > 1)} that its spec {why}: {_some(names_)}"
+            lines = tuple(_line(name, kind) for name in names_)
+            yield Change("tensors", kind, f"{side.label} {word}", say, lines=lines, rank=3)
 
 
 def _line(text: str, kind: str) -> Line:
@@ -79,8 +78,9 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(every[:4]) + (f" and {len(every) - 4} more" if len(every) > 4 else "")
 
 
-def _regex(stored: str) -> str:
-    return r"\d+".join(re.escape(part) for part in re.split(r"\{[^{}]*\}", stored))
+def _regex(stored: str) -> re.Pattern[str]:
+    """The names that a stored name with places in braces stands for."""
+    return re.compile(r"\d+".join(re.escape(part) for part in re.split(r"\{[^{}]*\}", stored)))
 
 
 def _pattern(name: str) -> str:

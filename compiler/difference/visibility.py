@@ -14,7 +14,7 @@ FAR = 1 << 20
 
 @dataclass(frozen=True)
 class Reach:
-    """How far back and ahead a token sees (None: without end), in how many layers of how many; `other`: another text."""
+    """How far back and ahead a token sees (None: without end), in how many layers; `other`: another text."""
 
     back: int | None
     ahead: int | None

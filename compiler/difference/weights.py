@@ -16,14 +16,13 @@ from .change import ADDED, CHANGED, MOVED, REMOVED, RENAMED, Change, Line, place
 from .matching import paired
 from .sides import Side
 
-
 LONG = re.compile(r"[0-9]*[.][0-9]{6,}(?:e-?[0-9]+)?")
 """A number with more digits than a reader wants."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A weight of a side: its path in the tree of the compared model, what it is, and under which names it is stored."""
+    """A weight of a side: its path in the tree of the compared model, what it is, the names it is stored under."""
 
     path: str
     weight: Weight
@@ -50,7 +49,7 @@ class Held:
 
 
 def held(side: Side, models: Sequence[str], inside: str) -> dict[str, Held]:
-    """The weights of some models of a side by their path; `inside` is the instance that others have the compared one in."""
+    """The weights of some models of a side by their path; in others the compared one is the instance `inside`."""
     found: dict[str, Held] = {}
     for name in models:
         graph, rows = side.graph(name), side.rows(name)
@@ -81,36 +80,82 @@ def compared(one: Side, other: Side, models: Sequence[tuple[str, str]], blocks: 
     theirs = held(other, [pair[1] for pair in models], instance_of(other))
     moved = {path: _moved(path, blocks) for path in mine}
     pairs = [(mine[path], theirs[there]) for path, there in moved.items() if there in theirs]
-    gone = [mine[path] for path, there in moved.items() if there not in theirs]
+    gone = [(there, mine[path]) for path, there in moved.items() if there not in theirs]
     taken = {there.path for _, there in pairs}
-    new = [held_ for path, held_ in theirs.items() if path not in taken]
-    keys = ((lambda h: (h.block, h.axes, h.weight.init)), (lambda h: (h.name, h.axes)))
-    same_block, gone, new = paired(gone, new, keys[:1], None)
-    elsewhere, gone, new = paired(gone, new, keys[1:], None)
-    yield from _renamed(same_block, RENAMED)
-    yield from _renamed(elsewhere, MOVED)
+    new = [(path, found) for path, found in theirs.items() if path not in taken]
+    same_block, gone, new = paired(gone, new, (_in_block,), None)
+    elsewhere = _whole_blocks([one for _, one in gone], [one for _, one in new])
+    others = [[(old, fresh) for (_, old), (_, fresh) in same_block], elsewhere]
+    moved_ones = {one.path for pair in elsewhere for one in pair}
+    gone, new = ([(path, one) for path, one in some if one.path not in moved_ones] for some in (gone, new))
+    yield from _renamed(others[0])
+    yield from _stands_elsewhere(others[1])
+    every = [*pairs, *others[0], *others[1]]
+    there = {one.path.rpartition(".")[0] for pair in every for one in pair} | {*blocks.keys(), *blocks.values()}
     for kind, left in ((REMOVED, gone), (ADDED, new)):
-        yield from _lost(left, kind, {*blocks.keys(), *blocks.values()})
-    every = [*pairs, *same_block, *elsewhere]
+        yield from _lost([one for _, one in left], kind, there)
     yield from _inner(every)
     yield from _names(every)
 
 
 def _moved(path: str, blocks: Mapping[str, str]) -> str:
     """The path of a weight in the other model, where its block has another name there."""
-    block, dot, name = path.rpartition(".")
+    block, _, name = path.rpartition(".")
     while block and block not in blocks:
-        block, dot, more = block.rpartition(".")
+        block, _, more = block.rpartition(".")
         name = f"{more}.{name}"
     return f"{blocks[block]}.{name}" if block and blocks.get(block) else path
 
 
-def _renamed(pairs: Sequence[tuple[Held, Held]], kind: str) -> Iterator[Change]:
-    word = "is named" if kind == RENAMED else "stands at"
+def _in_block(one: tuple[str, Held]) -> tuple[str, str, str]:
+    """What a weight that only has another name has in common with itself: its block, its axes, how it begins."""
+    return one[0].rpartition(".")[0], one[1].axes, one[1].weight.init
+
+
+def _whole_blocks(gone: Sequence[Held], new: Sequence[Held]) -> list[tuple[Held, Held]]:
+    """Weights that stand in another block: all that a block has, the same ones, and no other block has these."""
+    sides: list[dict[tuple[tuple[str, str], ...], list[list[Held]]]] = []
+    for left in (gone, new):
+        blocks: dict[str, list[Held]] = {}
+        for one in left:
+            blocks.setdefault(one.block, []).append(one)
+        known: dict[tuple[tuple[str, str], ...], list[list[Held]]] = {}
+        for members in blocks.values():
+            members.sort(key=lambda one: one.name)
+            known.setdefault(tuple((one.name, one.axes) for one in members), []).append(members)
+        sides.append(known)
+    mine, theirs = sides
+    both = [(mine[key], theirs[key]) for key in mine if key in theirs]
+    return [pair for a, b in both if len(a) == len(b) == 1 for pair in zip(a[0], b[0], strict=True)]
+
+
+def _renamed(pairs: Sequence[tuple[Held, Held]]) -> Iterator[Change]:
+    """Weights that have another name in the same block, those of several blocks together."""
+    groups: dict[tuple[str, str], list[tuple[Held, Held]]] = {}
     for old, new in pairs:
-        say = f"the weight {plain_name(old.path)} {word} {plain_name(new.path)}"
-        places = {"a": place(old.weight.span), "b": place(new.weight.span)}
-        yield Change("weights", kind, new.path, say, plain_name(old.path), plain_name(new.path), rank=4, **places)
+        groups.setdefault((old.name, new.name), []).append((old, new))
+    for (before, after), members in groups.items():
+        homes = ", ".join(new.block for _, new in members if new.block)
+        say = f"the weight {before} is named {after}" + (f" in {homes}" if homes else "")
+        lines = tuple(Line(plain_name(b.path), plain_name(a.path), plain_name(b.path)) for a, b in members)
+        old, new = members[0]
+        made = Change("weights", RENAMED, f"{homes}.{after}", say, before, after, lines, rank=4)
+        yield made.at(old.weight.span, new.weight.span)
+
+
+def _stands_elsewhere(pairs: Sequence[tuple[Held, Held]]) -> Iterator[Change]:
+    """Weights of the same name and axes in another block, those of one block together."""
+    groups: dict[tuple[str, str], list[tuple[Held, Held]]] = {}
+    for old, new in pairs:
+        groups.setdefault((old.block, new.block), []).append((old, new))
+    for (before, after), members in groups.items():
+        names = ", ".join(new.name for _, new in members)
+        many = len(members) > 1
+        homes = [block or "the model" for block in (before, after)]
+        say = f"the weight{'s' * many} {names} stand{'s' * (not many)} in {homes[1]}, not in {homes[0]}"
+        old, new = members[0]
+        made = Change("weights", MOVED, f"{after}.{names}", say, before, after, rank=4)
+        yield made.at(old.weight.span, new.weight.span)
 
 
 def _lost(left: Sequence[Held], kind: str, matched: set[str]) -> Iterator[Change]:
@@ -147,10 +192,10 @@ def _inner(pairs: Sequence[tuple[Held, Held]]) -> Iterator[Change]:
         for (before, after), members in groups.items():
             where = _together([new for _, new in members])
             old, new = members[0]
-            places = {"a": place(old.weight.span), "b": place(new.weight.span)}
             say = f"{where} {verbs[len(members) > 1]} {after} instead of {before}"
             lines = tuple(Line(plain_name(b.path), before, after) for _, b in members) if len(members) > 1 else ()
-            yield Change("weights", CHANGED, f"{where} {what}", say, before, after, lines, rank=rank, **places)
+            made = Change("weights", CHANGED, f"{where} {what}", say, before, after, lines, rank=rank)
+            yield made.at(old.weight.span, new.weight.span)
 
 
 def _together(members: Sequence[Held]) -> str:
@@ -182,7 +227,8 @@ def _names(pairs: Sequence[tuple[Held, Held]]) -> Iterator[Change]:
         lines = tuple(Line(plain_name(b.path), ", ".join(a.stored), ", ".join(b.stored)) for a, b in members)
         before, after = (_beginnings([pair[side].stored for pair in members]) for side in (0, 1))
         one = len(members) == 1
-        told = f"{plain_name(members[0][1].path)} is" if one else f"{len(members)} weights of {block or 'the model'} are"
+        several = f"{len(members)} weights of {block or 'the model'} are"
+        told = f"{plain_name(members[0][1].path)} is" if one else several
         how = f"stored as {after} instead of {before}" if before != after else f"stored under other names in {after}"
         yield Change("names", CHANGED, block, f"{told} {how}", before, after, lines=lines, rank=-len(members))
 
