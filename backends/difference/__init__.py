@@ -87,8 +87,8 @@ def diff(
 
     Each side is a shipped spec's name, a path, a text, a config.json, or a model's folder; `config_` holds keys of
     config.json, `settings_` entries of the spec's config, `entry_` names a model. Costs are those of `batch` examples
-    of at most `length` tokens, `fill` of them real; `only` names parts: structure, formulas, weights, cost. Raises `TransformulaError` for a mistake
-    in either side.
+    of at most `length` tokens, `fill` of them real; `only` names parts: structure, formulas, weights, cost. Raises
+    `TransformulaError` for a mistake in either side.
     """
     for name in only:
         if name not in ONLY:

@@ -170,10 +170,10 @@ class Differences:
 
     def data(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        made = {"a": self.labels[0], "b": self.labels[1], "models": list(self.models), "differ": bool(self)}
-        made["changes"] = [{"sign": one.sign, **asdict(one)} for one in self.changes]  # type: ignore[assignment]
+        made: dict[str, Any] = {"a": self.labels[0], "b": self.labels[1], "models": list(self.models), "differ": bool(self)}
+        made["changes"] = [{"sign": one.sign, **asdict(one)} for one in self.changes]
         if "cost" in self.parts:
             made["sizes"] = self.sizes
-            made["cost"] = [asdict(one) for one in self.figures]  # type: ignore[assignment]
-            made["blocks"] = [asdict(one) for one in self.blocks]  # type: ignore[assignment]
+            made["cost"] = [asdict(one) for one in self.figures]
+            made["blocks"] = [asdict(one) for one in self.blocks]
         return made

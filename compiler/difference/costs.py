@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..driver import compile_graph
+from ..keeping import Cache
 from ..sizes import Sizes
-from ..summary import Block, Cache, Summary, summarise
+from ..summary import Block, Summary, summarise
 from .change import BlockFigures, Figure
 from .sides import Side
 

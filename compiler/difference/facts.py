@@ -333,8 +333,9 @@ def sharing(of: Facts) -> str:
         inside = {part["name"] for part in of.nodes if part.op == "weight"}
         own = [one for one in of.graph.weights if one.name in inside and one.stack]
         held = max((math.prod(_size(axis) for axis in one.stack) for one in own), default=1)
-        if held < int(steps["value"]):
-            return f"{int(steps['value'])} layers share the weights of {held}"
+        many = int(steps["value"]) - loop["start"]
+        if held < many:
+            return f"{many} layers share the weights of {held}"
     return "each layer has its own" if of.layers else ""
 
 

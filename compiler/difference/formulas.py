@@ -131,13 +131,13 @@ def pieces(one: s.Definition) -> dict[str, Piece]:
         found[name] = Piece(name, text, made, getattr(made, "span", one.name.span))
     for number, out in enumerate(one.outputs):
         name = f"→ {out.name or number or 'result'}"
-        found[name] = Piece(name, f"{name} = {expression(out.value)}", out.value, out.span)
+        found[name] = Piece(name, f"{out.name or 'result'} = {expression(out.value)}", out.value, out.span)
     for statement in one.body.where:
         for name, text, made in _statement(statement):
             found[name] = Piece(name, text, made, made.span)
     for out in one.body.shows:
         name = f"{SHOWS} {out.name}"
-        found[name] = Piece(name, f"{name} = {expression(out.value)}", out.value, out.span)
+        found[name] = Piece(name, f"{out.name or 'result'} = {expression(out.value)}", out.value, out.span)
     return found
 
 
@@ -248,7 +248,8 @@ def _lowered(module: Module, config: Config, entry: Entry) -> Graph | None:
     if definition.kind == "formula":
         heads = s.Axes(definition.span, tuple(one.axis for one in definition.axes))
         bare = [one.axes is None and one.default is None for one in definition.params or ()]
-        params = [replace(one, axes=heads) if plain else one for one, plain in zip(definition.params or (), bare, strict=True)]
+        pairs = zip(definition.params or (), bare, strict=True)
+        params = [replace(one, axes=heads) if plain else one for one, plain in pairs]
         definition = replace(definition, params=tuple(params), kind="block")
     try:
         return formula(module, config, Entry(definition, module))

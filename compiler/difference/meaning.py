@@ -128,8 +128,8 @@ class _Colours:
         above: dict[Node, str] = {}
         for one in reversed(self.order):
             above[one] = _digest(sorted(used[one]))
-            for place, arg in self.places(one):
-                used[arg].append(_digest(below[one], above[one], place))
+            for where, arg in self.places(one):
+                used[arg].append(_digest(below[one], above[one], where))
         return above
 
     def places(self, one: Node) -> Iterable[tuple[object, Node]]:

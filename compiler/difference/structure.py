@@ -122,7 +122,7 @@ def _border(what: str, name: str, before: str, after: str, rank: float) -> Chang
 
 def _inputs(graph: Graph) -> dict[str, str]:
     found = {one.name: _axes(one.axes, graph) + ("" if one.required else OPTIONAL) for one in graph.inputs}
-    counted = dict.fromkeys(one["axis"] for one in graph.nodes() if one.op == "position")  # who counts places takes others, too
+    counted = dict.fromkeys(one["axis"] for one in graph.nodes() if one.op == "position")  # others may be given
     return found | dict.fromkeys([PLACES] * bool(counted), f"{_axes(counted, graph)}{OPTIONAL}")
 
 
