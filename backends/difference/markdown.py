@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from ...compiler.difference.change import Change, Differences
 from .words import block_rows, delta, left_out, lines, places, plain, quantity, sections, table, verdict
 
-SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~$&@^=:])")
+SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&@])|(:)(?=//)|((?<=www)[.])")
+"""Signs that may be markup wherever they stand; and what makes a link of a bare address."""
+BEGINS = re.compile(r"^(\s*)(?:([-+](?=\s|$)|[-=]+\s*$)|([0-9]+)(?=[.)](?:\s|$)))")
+"""What makes a list, or a title of the line before it, where a line begins with it."""
 
 
 def write(found: Differences, every: bool = False) -> str:
@@ -18,7 +21,8 @@ def write(found: Differences, every: bool = False) -> str:
 
 def escaped(text: str) -> str:
     """A text in which no sign is markup."""
-    return SPECIAL.sub(r"\\\1", plain(text))
+    made = SPECIAL.sub(lambda found: f"\\{found.group()}", plain(text))
+    return BEGINS.sub(lambda found: f"{found[1]}{found[3]}\\" if found[3] else f"{found[1]}\\{found[2]}", made)
 
 
 def code(text: str) -> str:

@@ -12,6 +12,7 @@ Piece = tuple[str, str]
 """A text and its style."""
 STYLES = {"+": "green", "-": "red", "~": "yellow", "→": "cyan", "↷": "cyan", "⇄": "cyan", "=": "dim"}
 WIDTH = 112
+LONGEST_HEAD = 24
 
 
 def write(found: Differences, every: bool = False, width: int = WIDTH) -> str:
@@ -75,8 +76,9 @@ def _change(one: Change, every: bool, width: int) -> Iterator[list[Piece]]:
 def _cost(found: Differences, every: bool) -> Iterator[list[Piece]]:
     """The table of costs, and the blocks whose numbers differ."""
     one, other = map(plain, found.labels)
-    yield [("Cost", "bold"), (f" of {' and '.join(dict.fromkeys(map(plain, found.models)))}, for {found.sizes}", "dim")]
-    rows = [("", one, other, ""), *table(found.figures)]
+    yield [("Cost", "bold"), (f" of {' and '.join(dict.fromkeys(map(plain, found.models)))}, for {plain(found.sizes)}", "dim")]
+    heads = (one, other) if max(len(one), len(other)) <= LONGEST_HEAD else ("before", "after")
+    rows = [("", *heads, ""), *table(found.figures)]
     yield from _columns(rows)
     blocks = block_rows(found, every)
     if blocks:

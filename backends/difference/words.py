@@ -88,7 +88,7 @@ def ratio(value: float) -> str:
 
 def table(figures: tuple[Figure, ...]) -> list[tuple[str, str, str, str]]:
     """Rows of name, both numbers and their difference."""
-    return [(one.name, quantity(one.unit, one.before), quantity(one.unit, one.after), delta(one)) for one in figures]
+    return [(plain(one.name), quantity(one.unit, one.before), quantity(one.unit, one.after), delta(one)) for one in figures]
 
 
 def block_rows(found: Differences, every: bool) -> list[BlockFigures]:

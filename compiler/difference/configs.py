@@ -82,7 +82,8 @@ def _only(side: Side, kind: str, known: set[str]) -> Iterator[Change]:
     if not names:
         return
     lines = tuple(_line(side, name, kind, values(side).get(name)) for name in names)
-    told = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    few = [f"{name} = {shown(values(side).get(name))}" for name in names] if len(names) < 4 else names
+    told = ", ".join(few[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
     say = f"{'further' if kind == ADDED else 'no'} {'entries' if len(names) > 1 else 'entry'} of config: {told}"
     yield Change("config", kind, "entries", say, lines=lines, rank=9)
 

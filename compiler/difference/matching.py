@@ -8,7 +8,7 @@ side comes first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ from .blocks import Block
 T = TypeVar("T")
 Meant: TypeAlias = Callable[[Block], frozenset[str]]
 ALIKE = 0.5
-MOST = 400
+MOST = 60
 """Blocks that are compared with each other; more are matched by name and definition alone."""
 
 
@@ -58,7 +58,7 @@ def _below(one: Block, other: Block, found: Matching, meant: tuple[Meant, Meant]
         lambda b: b.kind,
         lambda b: (known[id(b)], bool(b.parts)) if known[id(b)] else id(b),
     )
-    pairs, gone, new = paired(one.parts, other.parts, keys, likeness)
+    pairs, gone, new = paired(one.parts, other.parts, keys, features)
     for mine, theirs in pairs:
         _below(mine, theirs, found, meant)
     found.gone += gone
@@ -83,7 +83,7 @@ def paired(
     ones: Sequence[T],
     others: Sequence[T],
     keys: Sequence[Callable[[T], Hashable]],
-    alike: Callable[[T, T], float] | None,
+    features: Callable[[T], Counter[Hashable]] | None,
 ) -> tuple[list[tuple[T, T]], list[T], list[T]]:
     """Pairs of two lists: by each key in turn where it is of one only on both sides, then the most alike; the rest."""
     left, right = list(range(len(ones))), list(range(len(others)))
@@ -93,8 +93,10 @@ def paired(
             pairs.append((i, j))
             left.remove(i)
             right.remove(j)
-    if alike is not None and len(left) * len(right) <= MOST * MOST:
-        for i, j in _by_likeness(ones, others, left, right, alike):
+    if features is not None and len(left) * len(right) <= MOST * MOST:
+        mine = {i: features(ones[i]) for i in left}
+        theirs = {j: features(others[j]) for j in right}
+        for i, j in _by_likeness(mine, theirs):
             if i in left and j in right:
                 pairs.append((i, j))
                 left.remove(i)
@@ -116,17 +118,12 @@ def _by_key(
 
 
 def _by_likeness(
-    ones: Sequence[T], others: Sequence[T], left: list[int], right: list[int], alike: Callable[[T, T], float]
+    mine: Mapping[int, Counter[Hashable]], theirs: Mapping[int, Counter[Hashable]]
 ) -> list[tuple[int, int]]:
     """Pairs from the most alike on; of equals those in the same order, which is the same from either side."""
-    scores = {(i, j): alike(ones[i], others[j]) for i in left for j in right}
+    scores = {(i, j): shared(one, other) for i, one in mine.items() for j, other in theirs.items()}
     good = [pair for pair, score in scores.items() if score >= ALIKE]
     return sorted(good, key=lambda pair: (-scores[pair], abs(pair[0] - pair[1]), pair[0] + pair[1]))
-
-
-def likeness(one: Block, other: Block) -> float:
-    """How alike two blocks are, from 0 to 1: the weights in them and the blocks in them."""
-    return shared(_features(one), _features(other))
 
 
 def shared(one: Counter[Hashable], other: Counter[Hashable]) -> float:
@@ -135,7 +132,8 @@ def shared(one: Counter[Hashable], other: Counter[Hashable]) -> float:
     return (one & other).total() / either if either else 0.0
 
 
-def _features(block: Block) -> Counter[Hashable]:
+def features(block: Block) -> Counter[Hashable]:
+    """What a block is told by: the weights in it, with their axes, and the blocks in it."""
     found: Counter[Hashable] = Counter()
     for one in block.walk():
         found.update(one.weights)
