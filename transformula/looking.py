@@ -1,4 +1,4 @@
-"""The commands that show an architecture: what two differ by, pictures of it."""
+"""The commands that show an architecture: pictures of it, its mathematics, a page about it, what two differ by."""
 
 from __future__ import annotations
 
@@ -8,7 +8,20 @@ from typing import Any
 import click
 
 from .commands import command
-from .options import as_json, comparing, config, drawing, entry, options, out, settings, spec, summing
+from .options import (
+    as_json,
+    comparing,
+    config,
+    depth,
+    drawing,
+    entry,
+    options,
+    out,
+    settings,
+    spec,
+    summing,
+    typesetting,
+)
 from .reading import read_compiled
 
 
@@ -27,6 +40,24 @@ def diff(**chosen: Any) -> None:
 
     if diff_job(**chosen):
         raise click.exceptions.Exit(1)
+
+
+@command("transformula docs bert -o bert.md")
+@spec
+@options(out, depth, config, settings, entry)
+def docs(spec: str, out: Path | None, depth: int | None, config: Path | None, **chosen: Any) -> None:
+    """Write a page of Markdown about a spec: formulas beside its text, a picture, its weights and config.
+
+    SPEC is a .formula file, the name of a shipped spec, or - for standard input.
+    """
+    from .backends.docs import DEPTH, page
+    from .backends.program import write_text
+    from .reading import read_config_file, read_settings, read_spec
+
+    chosen["settings"] = read_settings(chosen["settings"])
+    levels = DEPTH if depth is None else depth
+    made = page(read_spec(spec), config=read_config_file(config), depth=levels, **chosen).text
+    click.echo(made, nl=False) if out is None else click.echo(write_text(out, made), err=True)
 
 
 @command("transformula graph bert --format html -o bert.html")
@@ -75,3 +106,20 @@ def summary(
     folder = Path(spec) if Path(spec).is_dir() else None
     made = summarised(read_compiled(spec, **chosen), Sizes(batch, length, fill), dtype, folder)
     summary_report(made, stage, depth, weights, as_json)
+
+
+@command("transformula tex bert --name MultiHead --format unicode")
+@spec
+@options(typesetting, config, settings)
+def tex(spec: str, form: str, out: Path | None, names: tuple[str, ...], config: Path | None, **chosen: Any) -> None:
+    """Write the mathematics of a spec as on paper: LaTeX, Unicode or MathML.
+
+    SPEC is a .formula file, the name of a shipped spec, or - for standard input.
+    """
+    from .backends.program import write_text
+    from .backends.tex import typeset
+    from .reading import read_config_file, read_settings, read_spec
+
+    chosen["settings"] = read_settings(chosen["settings"])
+    made = typeset(read_spec(spec), form, names, config=read_config_file(config), **chosen)
+    click.echo(made, nl=False) if out is None else click.echo(write_text(out, made), err=True)

@@ -32,6 +32,9 @@ settings = click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="An entry of the spec's config."
 )
 out = click.option("-o", "--out", type=PATH, metavar="FILE", help="The file to write.")
+depth = click.option(
+    "--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened in the picture; by default 2."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 layout = click.option(
     "--layout", metavar="NAME", help="How PyTorch computes a batch: padded (it exports) or packed (eager, faster)."
@@ -182,4 +185,20 @@ summing = options(
     click.option("--dtype", default="float32", show_default=True, help="The numbers that bytes are told for."),
     click.option("--weights", is_flag=True, help="List the weights: axes, sizes, names in the checkpoint."),
     as_json,
+)
+typesetting = options(
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["latex", "snippet", "unicode", "mathml", "html"]),
+        default="latex",
+        show_default=True,
+        help="A document for pdflatex, its formulas alone, text, MathML, or a page of it.",
+    ),
+    out,
+    click.option(
+        "--name", "names", multiple=True, metavar="NAME", help="A definition of the spec; several if needed."
+    ),
+    click.option("--entry", metavar="NAME", help="A definition with all that it uses; by default the spec's own."),
+    click.option("--inline", is_flag=True, help="Write the parts of a formula in place of their names."),
 )

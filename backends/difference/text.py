@@ -76,7 +76,8 @@ def _change(one: Change, every: bool, width: int) -> Iterator[list[Piece]]:
 def _cost(found: Differences, every: bool) -> Iterator[list[Piece]]:
     """The table of costs, and the blocks whose numbers differ."""
     one, other = map(plain, found.labels)
-    yield [("Cost", "bold"), (f" of {' and '.join(dict.fromkeys(map(plain, found.models)))}, for {plain(found.sizes)}", "dim")]
+    models = " and ".join(dict.fromkeys(map(plain, found.models)))
+    yield [("Cost", "bold"), (f" of {models}, for {plain(found.sizes)}", "dim")]
     heads = (one, other) if max(len(one), len(other)) <= LONGEST_HEAD else ("before", "after")
     rows = [("", *heads, ""), *table(found.figures)]
     yield from _columns(rows)

@@ -78,7 +78,8 @@ def delta(one: Figure) -> str:
         return "="
     sign = "+" if one.after > one.before else "−"
     told = f"{sign}{quantity(one.unit, abs(one.after - one.before))}"
-    return f"{told} (×{ratio(one.after / one.before)})" if one.before and ratio(one.after / one.before) != "1" else told
+    times = ratio(one.after / one.before) if one.before else "1"
+    return told if times == "1" else f"{told} (×{times})"
 
 
 def ratio(value: float) -> str:
@@ -88,7 +89,8 @@ def ratio(value: float) -> str:
 
 def table(figures: tuple[Figure, ...]) -> list[tuple[str, str, str, str]]:
     """Rows of name, both numbers and their difference."""
-    return [(plain(one.name), quantity(one.unit, one.before), quantity(one.unit, one.after), delta(one)) for one in figures]
+    both = [(quantity(one.unit, one.before), quantity(one.unit, one.after)) for one in figures]
+    return [(plain(one.name), *pair, delta(one)) for one, pair in zip(figures, both, strict=True)]
 
 
 def block_rows(found: Differences, every: bool) -> list[BlockFigures]:

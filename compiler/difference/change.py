@@ -170,7 +170,8 @@ class Differences:
 
     def data(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        made: dict[str, Any] = {"a": self.labels[0], "b": self.labels[1], "models": list(self.models), "differ": bool(self)}
+        made: dict[str, Any] = {"a": self.labels[0], "b": self.labels[1], "models": list(self.models)}
+        made["differ"] = bool(self)
         made["changes"] = [{"sign": one.sign, **asdict(one)} for one in self.changes]
         if "cost" in self.parts:
             made["sizes"] = self.sizes

@@ -26,7 +26,7 @@ TINY = {"vocab_size": 40, "hidden_size": 8, "num_attention_heads": 2, "intermedi
 
 def hostile() -> Difference:
     """A comparison in which every text is an attack."""
-    change = Change("formulas", "changed", EVIL, EVIL, EVIL, EVIL, (Line(EVIL, EVIL, EVIL),), quotes=(EVIL,), follows="")
+    change = Change("formulas", "changed", EVIL, EVIL, EVIL, EVIL, (Line(EVIL, EVIL, EVIL),), quotes=(EVIL,))
     figures = (Figure(EVIL, "count", 1, 2),)
     return Difference(Differences((EVIL, EVIL + "b"), (EVIL, EVIL + "b"), (EVIL, EVIL), (change,), figures, (), EVIL))
 
@@ -59,7 +59,8 @@ def test_pages_hold_no_script_and_nothing_from_outside(found: Difference | None)
         assert page.open == []
         assert not {"script", "img", "iframe", "link", "object"} & set(page.tags)
         assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("href", "src")]
-        assert "http" not in text and "url(" not in text
+        assert "http" not in text
+        assert "url(" not in text
 
 
 def test_markdown_of_hostile_texts_is_text() -> None:
@@ -79,7 +80,8 @@ def test_a_terminal_is_not_steered() -> None:
 def test_code_is_closed(text: str) -> None:
     made = code(text)
     fence = re.match("`+", made)
-    assert fence is not None and made.endswith(fence.group())
+    assert fence is not None
+    assert made.endswith(fence.group())
     assert fence.group() not in made[len(fence.group()) : -len(fence.group())]
     assert "|" not in made
 
@@ -102,9 +104,10 @@ def test_only_what_may_be_markup_is_escaped(text: str, made: str) -> None:
 
 def test_a_difference_is_a_truth_value_and_data() -> None:
     found = transformula.diff("bert", "roberta", only=["structure"])
-    assert found and repr(found).startswith("<Difference bert → roberta")
+    assert found
+    assert repr(found).startswith("<Difference bert → roberta")
     data = json.loads(json.dumps(found.data()))
-    assert data["differ"] is True and data["a"] == "bert"
+    assert (data["differ"], data["a"]) == (True, "bert")
     assert {one["part"] for one in data["changes"]} <= {"facts", "structure", "config"}
     assert not transformula.diff("bert", "bert", only=["structure"])
 

@@ -15,8 +15,8 @@ KNOWN = {
              "biases": "in all maps", "weights of layers": "each layer has its own"},
     "roberta": {"positions": "a learned table at places that follow input_ids"},
     "albert": {"weights of layers": "12 layers share the weights of 1", "activation": "GELU in its tanh form"},
-    "modernbert": {"who sees whom": "every token sees all, in 8 of 22 layers; a token sees 64 tokens on either side, in "
-                   "14 of 22 layers", "weights of layers": "each layer has its own", "biases": "in no map"},
+    "modernbert": {"who sees whom": "every token sees all, in 8 of 22 layers; a token sees 64 tokens on either side, "
+                   "in 14 of 22 layers", "weights of layers": "each layer has its own", "biases": "in no map"},
     "bart": {"positions": "a learned table at 2, 3, 4, …"},
     "t5": {"positions": "a learned bias of scores by distance", "scale of scores": "none", "norm": "RMSNorm",
            "activation": "ReLU"},
@@ -24,7 +24,8 @@ KNOWN = {
              "place of norms": "before each part (pre-norm), one behind the last layer"},
     "llama": {"positions": "queries and keys turned by their place (rotary)", "norm": "RMSNorm", "activation": "SiLU",
               "feed-forward": "gated: the activation of one map times another", "biases": "in no map"},
-    "mistral": {"keys and values": "each shared by 4 queries", "who sees whom": "a token sees itself and 4095 before it"},
+    "mistral": {"keys and values": "each shared by 4 queries",
+                "who sees whom": "a token sees itself and 4095 before it"},
     "gemma": {"embeddings": "times √d"},
     "gemma2": {"place of norms": "before each part (pre-norm) and behind each part, one behind the last layer"},
     "gpt_neox": {"place of the feed-forward": "beside attention, of the same input (parallel)"},

@@ -113,7 +113,10 @@ CHANGED = {
         ("    act : activation = gelu as hidden_act", "    act : activation = \"silu\" as hidden_act"),
         [("facts", "changed", "SiLU instead of GELU"), ("config", "changed", "act is silu instead of gelu")],
     ),
-    "a size": (("    ffn      = 3072 ", "    ffn      = 1024 "), [("config", "changed", "ffn is 1024 instead of 3072")]),
+    "a size": (
+        ("    ffn      = 3072 ", "    ffn      = 1024 "),
+        [("config", "changed", "ffn is 1024 instead of 3072")],
+    ),
     "a size that others follow": (
         ("    head     = 12    as", "    head     = 8     as"),
         [("config", "changed", "head is 8 instead of 12")],
@@ -170,8 +173,10 @@ def test_a_block_that_is_named_otherwise() -> None:
 
 
 def test_a_bias_that_is_gone() -> None:
-    text = changed(BERT, "[d] = tanh(x @ W + b)\n    weights W : [d → d] ~ normal(0.02)\n            b : [d]     ~ 0\n\nuses bert",
-                   "[d] = tanh(x @ W)\n    weights W : [d → d] ~ normal(0.02)\n\nuses bert")  # fmt: skip
+    weights = "    weights W : [d → d] ~ normal(0.02)\n"
+    bias = "            b : [d]     ~ 0\n"
+    old, new = f"tanh(x @ W + b)\n{weights}{bias}", f"tanh(x @ W)\n{weights}"
+    text = changed(BERT, old, new)
     text = changed(text, '    pool.b : "pooler.dense.bias"\n', "")
     told = {(one.part, one.kind) for one in between(BERT, text).told()}
     assert told == {("formulas", "changed"), ("weights", "removed")}
