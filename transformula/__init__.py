@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .backends.corrupt import corrupt
+    from .backends.difference import diff
     from .backends.load import load
     from .backends.program import Program, compile
     from .compiler.driver import check
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "load", "summary", "train"]
+__all__ = [
+    "Program", "TransformulaError", "__version__", "check", "compile", "corrupt", "diff", "load", "summary", "train",
+]  # fmt: skip
 
 _HOME = {
     "Program": ".backends.program",
@@ -25,6 +28,7 @@ _HOME = {
     "check": ".compiler.driver",
     "compile": ".backends.program",
     "corrupt": ".backends.corrupt",
+    "diff": ".backends.difference",
     "load": ".backends.load",
     "load_ipython_extension": ".notebook",
     "summary": ".summarising",

@@ -27,8 +27,8 @@ def app() -> None:
 
 
 @contextmanager
-def _manners() -> Iterator[None]:
-    """A user's mistake is a message and exit 1, Ctrl-C exit 130; a reader that left early is no mistake."""
+def _manners(trouble: int = 1) -> Iterator[None]:
+    """A user's mistake is a message and exit `trouble`, Ctrl-C 130; a reader that left early is no mistake."""
     from .grammar.diagnostics import TransformulaError
 
     try:
@@ -36,7 +36,7 @@ def _manners() -> Iterator[None]:
         sys.stdout.flush()
     except TransformulaError as fault:
         click.echo(str(fault), err=True)
-        raise click.exceptions.Exit(1) from None
+        raise click.exceptions.Exit(trouble) from None
     except KeyboardInterrupt:
         raise click.exceptions.Exit(130) from None
     except OSError as fault:
@@ -46,16 +46,16 @@ def _manners() -> Iterator[None]:
         click.echo(
             f"error: {f'{fault.filename}: ' if fault.filename else ''}{fault.strerror or fault}", err=True
         )
-        raise click.exceptions.Exit(1) from None
+        raise click.exceptions.Exit(trouble) from None
 
 
-def command(example: str) -> Callable[[F], F]:
-    """Makes a function a command, with an example below its help and with manners."""
+def command(example: str, trouble: int = 1) -> Callable[[F], F]:
+    """Makes a function a command, with an example below its help and with manners; a mistake exits with `trouble`."""
 
     def register(function: F) -> F:
         @functools.wraps(function)
         def polite(*args: Any, **options: Any) -> Any:
-            with _manners():
+            with _manners(trouble):
                 return function(*args, **options)
 
         return app.command(function.__name__, epilog=f"\b\nExample:\n  {example}")(polite)  # type: ignore[return-value]

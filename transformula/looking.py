@@ -1,4 +1,4 @@
-"""The commands that show an architecture: pictures of it, its mathematics, a page about it."""
+"""The commands that show an architecture: pictures of it, its mathematics, a page about it, what two differ by."""
 
 from __future__ import annotations
 
@@ -8,8 +8,38 @@ from typing import Any
 import click
 
 from .commands import command
-from .options import config, depth, drawing, entry, options, out, settings, spec, summing, typesetting
+from .options import (
+    as_json,
+    comparing,
+    config,
+    depth,
+    drawing,
+    entry,
+    options,
+    out,
+    settings,
+    spec,
+    summing,
+    typesetting,
+)
 from .reading import read_compiled
+
+
+@command("transformula diff bert roberta", trouble=2)
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@options(comparing, as_json, out)
+def diff(**chosen: Any) -> None:
+    """Tell what two models differ by: structure, formulas, weights, stored names, cost.
+
+    A and B are .formula files, names of shipped specs, models' folders, config.json files, or - for standard input.
+    What merely follows from another difference is told with --all only. Exit status, as of diff(1): 0 the same, 1 they
+    differ, 2 a mistake.
+    """
+    from .differing import diff_job
+
+    if diff_job(**chosen):
+        raise click.exceptions.Exit(1)
 
 
 @command("transformula docs bert -o bert.md")

@@ -147,6 +147,31 @@ drawing = options(
     ),
     click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
 )
+SIDES = (("", "Of both sides"), ("-a", "Of A alone"), ("-b", "Of B alone"))
+comparing = options(
+    *(click.option(f"--config{at}", type=PATH, metavar="FILE", help=f"{of}: a config.json.") for at, of in SIDES),
+    *(
+        click.option(
+            f"--set{at}", f"settings{at.replace('-', '_')}", multiple=True, metavar="NAME=VALUE", help=f"{of}."
+        )
+        for at, of in SIDES
+    ),
+    *(click.option(f"--entry{at}", metavar="NAME", help=f"{of}: a model.") for at, of in SIDES),
+    click.option(
+        "--only", multiple=True, metavar="PART", help="structure, formulas, weights or cost; several if needed."
+    ),
+    click.option("--all", "every", is_flag=True, help="What follows from other differences, and spelling, too."),
+    sizes,
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", "markdown", "html"]),
+        default="text",
+        show_default=True,
+        help="How it is told; html is one page.",
+    ),
+    click.option("--quiet", "-q", is_flag=True, help="Print nothing: the exit status tells."),
+)
 summing = options(
     sizes,
     click.option(
