@@ -13,6 +13,7 @@ from importlib import import_module
 
 from ...compiler.driver import Compiled
 from ...compiler.ir import Graph
+from ...compiler.sizes import USUAL, Sizes
 from ...grammar.diagnostics import did_you_mean, error
 from .folding import fold
 from .picture import Picture, make
@@ -35,10 +36,14 @@ def draw(
 
 
 def picture(
-    compiled: Compiled, stage: str = "formula", depth: int | None = None, full: bool = False
+    compiled: Compiled,
+    stage: str = "formula",
+    depth: int | None = None,
+    full: bool = False,
+    sizes: Sizes | None = USUAL,
 ) -> Picture:
-    """The picture of a compiled model, to be written or measured."""
-    return make(fold(_stage(compiled, stage), compiled.module), depth, full)
+    """The picture of a compiled model, to be written or measured; figures are for `sizes` (None: no figures)."""
+    return make(fold(_stage(compiled, stage), compiled.module), depth, full, sizes)
 
 
 def _stage(compiled: Compiled, name: str) -> Graph:
