@@ -8,7 +8,7 @@ its way into another block). What feeds a shown node through nodes that are not 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -76,6 +76,7 @@ class _Folder:
         self.loop_places: dict[int, Place] = {}
         self.definitions = _definitions(module)
         self.place: dict[Node, Place] = {}
+        self.instances: dict[tuple[str, tuple[tuple[str, str], ...]], Place] = {}
         self.calls: dict[str, dict[str, int]] = {}
         for one in self.nodes:
             for path, call in self.made.origin(one).calls if one.op != "weight" else ():
@@ -155,9 +156,15 @@ class _Folder:
 
     def _instance(self, origin: Origin) -> Place:
         """The blocks around a node; of an instance that is called several times, each call is one: f, f~2."""
-        found, calls = [], dict(origin.calls)
-        for size, part in enumerate(parts(origin.path), 1):
-            path = ".".join(parts(origin.path)[:size])
+        key = origin.path, origin.calls
+        if key not in self.instances:
+            self.instances[key] = self._numbered(parts(origin.path), dict(origin.calls))
+        return self.instances[key]
+
+    def _numbered(self, names: Place, calls: Mapping[str, str]) -> Place:
+        found = []
+        for size, part in enumerate(names, 1):
+            path = ".".join(names[:size])
             number = self.calls.get(path, {}).get(calls.get(path, ""), 1)
             found.append(f"{part}~{number}" if number > 1 else part)
         return tuple(found)

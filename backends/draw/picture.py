@@ -10,8 +10,9 @@ from math import prod
 from ...compiler.ir import Node
 from ...compiler.sizes import Sizes
 from ...grammar.diagnostics import Span
-from .figures import Figures, figures, total
+from .figures import Figures, figures, short, total
 from .folding import Folded, Loop, Place, home, shape, sized
+from .large import condensed, fitting
 from .sharing import sharing, told
 
 EQUATION = re.compile(r"\s*([^\W\d]\w*'*(?:\s*\[[^\]]*\])?(?:\([^)]*\))?)\s*=(?!=)\s*(.*)", re.DOTALL)
@@ -72,18 +73,23 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Edge:
-    """From a box to one that reads it, with the axes of what is read, and their sizes: d=768."""
+    """From a box to one that reads it, with the axes of what is read, and their sizes: d=768.
+
+    `name` is that of the value, where the box does not bear it; `value` tells apart several values of one box.
+    """
 
     source: str
     target: str
     axes: tuple[str, ...] = ()
+    name: str = ""
+    value: str = ""
 
 
 @dataclass(frozen=True)
 class Picture:
     """A model as boxes, clusters and edges; `depth` says how many levels are open (None: all).
 
-    `sizes` are those for which figures are told; None: no figures.
+    `sizes` are those for which figures are told; None: no figures. `notes` say what had to be left out.
     """
 
     name: str
@@ -94,10 +100,12 @@ class Picture:
     full: bool = False
     sizes: Sizes | None = None
     costs: Mapping[Node, Figures] | None = field(default=None, repr=False, compare=False)
+    notes: tuple[str, ...] = ()
 
     def to_depth(self, depth: int) -> Picture:
         """The same model opened to another depth."""
-        return _Maker(self.folded, depth, self.full, self.sizes, self.costs).run()
+        made = _Maker(self.folded, depth, self.full, self.sizes, self.costs).run()
+        return replace(made, notes=self.notes)
 
 
 def make(
@@ -107,7 +115,13 @@ def make(
 
     With `sizes`, boxes and clusters have figures for them.
     """
-    return _Maker(folded, depth, full, sizes, None if sizes is None else figures(folded, sizes)).run()
+    costs = None if sizes is None else figures(folded, sizes)
+    folded = condensed(folded)
+    fits = fitting(folded, depth)
+    made = _Maker(folded, fits, full, sizes, costs).run()
+    if fits == depth:
+        return made
+    return replace(made, notes=(f"Drawn {fits} levels deep: all of it is {len(folded.places):,} boxes.",))
 
 
 class _Maker:
@@ -134,6 +148,11 @@ class _Maker:
             for size in range(len(place)):
                 self.inner.setdefault(place[:size], set()).add(place[: size + 1])
         self.shut: dict[Place, Place | None] = {}
+        self.roots = set(folded.graph.roots)
+        self.readers: dict[Node, list[Node]] = {}
+        for one, sources in folded.sources.items():
+            for source in sources:
+                self.readers.setdefault(source, []).append(one)
 
     def run(self) -> Picture:
         folded = self.folded
@@ -157,16 +176,26 @@ class _Maker:
             cluster.items = [
                 blocks.get(item.ident, item) if isinstance(item, Box) else item for item in cluster.items
             ]
-        edges = {
-            (where[a], where[b]): sized(a.axes) for b, sources in folded.sources.items() for a in sources
-        }
+        edges = dict.fromkeys(
+            self._edge(a, where[a], where[b])
+            for b, sources in folded.sources.items()
+            for a in sources
+            if where[a] != where[b]
+        )
         for output in folded.graph.outputs:
             if output.node in where:
                 ident = f"out{len(top.items)}"
                 top.items.append(Box(ident, "output", output.name, axes=shape(output.axes)))
-                edges[where[output.node], ident] = sized(output.axes)
-        kept = tuple(Edge(a, b, axes) for (a, b), axes in edges.items() if a != b)
-        return Picture(folded.graph.name, top, kept, folded, self.depth, self.full, self.sizes, self.costs)
+                edges[self._edge(output.node, where[output.node], ident)] = None
+        return Picture(
+            folded.graph.name, top, tuple(edges), folded, self.depth, self.full, self.sizes, self.costs
+        )
+
+    def _edge(self, one: Node, source: str, target: str) -> Edge:
+        name = self.folded.given(one)
+        if not name and source != self.number[one]:
+            name = self.folded.origin(one).name
+        return Edge(source, target, sized(one.axes), name, self.number[one])
 
     # ---------------------------------------------------------------------------------------------- clusters
 
@@ -236,8 +265,7 @@ class _Maker:
         )
         formula = _line(block.outputs[0].value.span.text) if block else ""
         within = set(inside)
-        used = {one for node, sources in self.folded.sources.items() if node not in within for one in sources}
-        out = [one for one in inside if one in used or one in self.folded.graph.roots]
+        out = [one for one in inside if one in self.roots or not within.issuperset(self.readers.get(one, ()))]
         weights = dict.fromkeys(w for one in inside for w in self.folded.weights[one])
         axes = shape(out[0].axes) if len({one.axes for one in out}) == 1 else ()
         also = (
@@ -267,7 +295,7 @@ class _Maker:
             home = self._home(place)
             return tuple(self._weight(one, home) for one in weights)
         count = sum(prod(a.size for a in one.axes if isinstance(a.size, int)) for one in weights)
-        return (f"{len(weights)} weights, {_short(count)} numbers",)
+        return (f"{len(weights)} weights, {short(count).rstrip()} numbers",)
 
     def _home(self, place: Place) -> Place:
         """The instance path of a block: its place without loops, but with the blocks that loops stand for."""
@@ -315,8 +343,8 @@ class _Maker:
     def _weight(self, one: Node, home: Place) -> str:
         """`W_Q : [d → head dk]`, by the name that the block has for it."""
         path = str(one["name"])
-        owner, _, short = path.rpartition(".")
-        name = short if owner == ".".join(home) else path.removeprefix(f"{'.'.join(home)}.") if home else path
+        owner, _, last = path.rpartition(".")
+        name = last if owner == ".".join(home) else path.removeprefix(f"{'.'.join(home)}.") if home else path
         known = self.stacked.get(path)
         if known is None:
             return f"{name} : [{', '.join(a.name for a in one.axes)}]"
@@ -334,9 +362,3 @@ def _ident(place: Iterable[str]) -> str:
 def _line(text: str) -> str:
     return " ".join(text.split())
 
-
-def _short(count: int) -> str:
-    for size, sign in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if count >= size:
-            return f"{count / size:.1f} {sign}"
-    return str(count)
