@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from .ordering import Segment, untangle
+
 GAP_X, GAP_Y = 22.0, 30.0
 SLOT = 10.0
 LARGE = 5000  # pieces of edges from which on fewer rounds must do
@@ -43,7 +45,6 @@ class Link:
 
 
 Point = tuple[float, float]
-Segment = tuple[int, int, str]
 
 
 @dataclass
@@ -146,14 +147,21 @@ class Level:
         for segment in found:
             self.gaps[self.vertices[segment[0]].rank].append(segment)
         self.sweeps = 12 if len(found) < LARGE else 4
-        best, fewest = [list(row) for row in self.order], self._crossings()
-        for sweep in range(self.sweeps):
-            down = sweep % 2 == 0
-            for rank in range(1, ranks) if down else range(ranks - 2, -1, -1):
-                self._sort_rank(rank, rank - 1 if down else rank + 1)
-            count = self._crossings()
-            if count < fewest:
-                best, fewest = [list(row) for row in self.order], count
+        best, fewest = self.order, math.inf
+        for start in (self.order, [row[::-1] for row in self.order]):
+            self.order = [list(row) for row in start]
+            for sweep in range(self.sweeps if fewest else 0):
+                down = sweep % 2 == 0
+                for rank in range(1, ranks) if down else range(ranks - 2, -1, -1):
+                    self._sort_rank(rank, rank - 1 if down else rank + 1)
+                tried = self.order
+                if sweep >= self.sweeps - 3 and len(found) < LARGE:
+                    self.order = [list(row) for row in tried]
+                    untangle(self.order, self.gaps, self._ends)
+                count = self._crossings()
+                if count < fewest:
+                    best, fewest = [list(row) for row in self.order], count
+                self.order = tried
         self.order = best
 
     def _sort_rank(self, rank: int, other: int) -> None:
@@ -289,7 +297,8 @@ class Level:
             vertex = self.vertices[number]
             low = self.bottom(vertex.rank)
             if number == link.tail:
-                x = vertex.x + vertex.outs.get(link.key, 0.0)
+                corner = 3.0 - vertex.width / 2 if link.back else 0.0  # beside the labels of what leaves the box
+                x = vertex.x + vertex.outs.get(link.key, corner)
                 found.append(((x, vertex.y + vertex.height), (x, low)))
             elif number == link.head:
                 x = vertex.x + vertex.ins.get(link.key, self.arrivals.get((number, link.key), 0.0))

@@ -191,6 +191,9 @@ class _Placer:
             if level.vertices[link.head].kind == "out":
                 pieces[-1] = (pieces[-1][0], (pieces[-1][1][0], high))
             last = link.tail if link.back else link.head
+            if link.back and last < len(cluster.items) and isinstance(cluster.items[last], Box):
+                frame = made.boxes[cluster.items[last].ident]
+                pieces[0] = ((pieces[0][0][0], frame.y + frame.height), pieces[0][1])
             tip = last < len(cluster.items) and isinstance(cluster.items[last], Box)
             made.paths.append(Path(link.key, tuple(pieces), tip, link.back, between))
         places = {spot: left + level.vertices[n].x for spot, n in ports.items()}
