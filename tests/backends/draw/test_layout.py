@@ -172,7 +172,9 @@ def _follow(
 ) -> list[Point]:
     aim = layout.boxes[target]
     starts = [spot for spot in by_start if spot[0] == key]
-    begun = [spot for spot in starts if any(path.ends[0] == source for path in by_start[spot])]
+    box = layout.boxes[source]
+    beside = [one.frame for one in layout.labels if touches(one.stub[0], box)]
+    begun = [spot for spot in starts if any(touches((spot[1], spot[2]), one, 5) for one in (box, *beside))]
     stack = [(spot, [(float(spot[1]), float(spot[2]))]) for spot in begun]
     while stack:
         spot, row = stack.pop()
@@ -181,11 +183,19 @@ def _follow(
             drawn = drawn[::-1] if path.back else drawn
             x, y = drawn[-1]
             more = [*row, *drawn]
-            if aim.x - 1 <= x <= aim.x + aim.width + 1 and aim.y - 1 <= y <= aim.y + aim.height + 1:
+            if touches((x, y), aim):
                 return more
             if len(more) < 3000:
                 stack.append(((key, round(x), round(y)), more))
     return []
+
+
+def touches(point: Point, frame: Frame, room: float = 1) -> bool:
+    """Whether a point is in a frame or on its border."""
+    x, y = point
+    return (
+        frame.x - room <= x <= frame.x + frame.width + room and frame.y - room <= y <= frame.y + frame.height + room
+    )
 
 
 def judged(made: Picture, layout: Layout) -> dict[str, float]:
