@@ -15,21 +15,34 @@ from .rewriting import Rewrite, transform
 class Origin:
     """Where a node comes from: the place in a spec, the instance it belongs to and the name it has there.
 
-    A result of a block may have its name from the caller; `home` is the instance whose formula made it.
+    `calls` are the calls of instances around it, each as (path, place of the call). The result of a block that its
+    caller gave a name has the caller's place, and `inner` is its own.
     """
 
     span: Span | None = None
     path: str = ""
     name: str = ""
     block: str = ""
-    home: str = field(default="", compare=False)
+    calls: tuple[tuple[str, str], ...] = ()
+    inner: Origin | None = None
+
+    @property
+    def home(self) -> str:
+        """The instance whose formula made the node."""
+        return (self.inner or self).path
+
+    def over(self, theirs: Origin | None) -> Origin:
+        """The same place for a node that has been made elsewhere."""
+        if theirs is None:
+            return self
+        return replace(self, inner=None if theirs.home == self.path else theirs.inner or theirs)
 
 
 def take_origin(origins: dict[Node, Origin], old: Node, new: Node) -> None:
     """A node that stands for another one comes from the same place; a named place wins over an unnamed one."""
     mine, theirs = origins.get(old), origins.get(new)
     if mine is not None and (theirs is None or (mine.name and not theirs.name)):
-        origins[new] = mine if theirs is None else replace(mine, home=theirs.home)
+        origins[new] = mine.over(theirs)
 
 
 @dataclass(frozen=True)
