@@ -105,7 +105,7 @@ class _Folder:
 
     def _loop(self, ident: int) -> None:
         node = self.loop_nodes[ident]
-        outer = _parts(self.made.origin(node).path)
+        outer = parts(self.made.origin(node).path)
         for other in sorted(node.free):
             outer = self._inside(other, outer)
         place = (*outer, f"for {ident}")
@@ -130,7 +130,7 @@ class _Folder:
             return self.loop_places[one["loop"]]
         if origin is None:
             return None
-        path = _parts(origin.path)
+        path = parts(origin.path)
         for ident in sorted(one.free):
             path = self._inside(ident, path)
         return path
@@ -167,7 +167,7 @@ class _Folder:
 
     def _reader(self, weight: Node, one: Node) -> Node:
         """The node that shows the weight: a block's last operation may bear a name that its caller gave."""
-        home = _parts(self.made.origin(weight).path)
+        home = parts(self.made.origin(weight).path)
         if home != self.made.homes[one]:
             for source in reversed(self.made.sources[one]):
                 if self.made.homes[source] == home:
@@ -190,11 +190,11 @@ class _Folder:
             origin = self.made.graph.origins.get(one)
             found = self.definitions.get(origin.block) if origin else None
             if origin and found is not None and found.kind != "formula":
-                path = _parts(origin.path)
+                path = parts(origin.path)
                 for ident in sorted(one.free):
                     path = self._inside(ident, path)
                 self.made.blocks.setdefault(path, found)
-                self.made.blocks.setdefault(_parts(origin.path), found)
+                self.made.blocks.setdefault(parts(origin.path), found)
         for loop in self.made.loops:  # weights are outside a loop, their blocks inside it
             for path, block in list(self.made.blocks.items()):
                 if len(path) >= len(loop.place) and path[: len(loop.place) - 1] == loop.place[:-1]:
@@ -227,7 +227,7 @@ def _without(place: Place, gone: Place) -> Place:
     return (*gone[:-1], *place[len(gone) :]) if place[: len(gone)] == gone else place
 
 
-def _parts(path: str) -> Place:
+def parts(path: str) -> Place:
     return tuple(PART.findall(path))
 
 
