@@ -31,6 +31,9 @@ def draw(
     if form not in FORMATS:
         raise error("C622", f"there is no picture `{form}`", help=f"There are {', '.join(FORMATS)}.")
     writer = import_module(f".{form}", __package__)
+    if form == "html":  # it has all stages
+        stage_graph(compiled, stage)
+        return str(writer.write(compiled, stage, depth, full))
     return str(writer.write(picture(compiled, stage, depth, full)))
 
 
@@ -38,10 +41,11 @@ def picture(
     compiled: Compiled, stage: str = "formula", depth: int | None = None, full: bool = False
 ) -> Picture:
     """The picture of a compiled model, to be written or measured."""
-    return make(fold(_stage(compiled, stage), compiled.module), depth, full)
+    return make(fold(stage_graph(compiled, stage), compiled.module), depth, full)
 
 
-def _stage(compiled: Compiled, name: str) -> Graph:
+def stage_graph(compiled: Compiled, name: str) -> Graph:
+    """The graph of a stage by its name. Raises `TransformulaError` for a name that is none, with those that are."""
     known = [stage.name for stage in compiled.stages]
     if name == "final":
         return compiled.graph
