@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ...compiler import pipeline
@@ -14,6 +14,8 @@ from ..program import BACKENDS, Program, passes_left_out
 
 NAMES = {"numpy": "NumPy", "torch": "PyTorch"}
 GAP = 6  # lines between two of a formula that are shown, too
+MOST = 2000
+"""Nodes of a graph whose modules are written for the page; of a larger one it would take a minute."""
 HERE, AT_LINE, WITHIN = 0, 1, 2
 """How near lines are: the node's own; those of its line of the spec; those of a node that it has become a part of."""
 
@@ -42,6 +44,9 @@ class Generated:
 
 def generated(compiled: Compiled, backend: str) -> Generated:
     """The module that `transformula compile` writes of this model for a backend; nothing of the model is touched."""
+    count = len(compiled.formula.nodes())
+    if count > MOST:
+        return Generated(backend, refused=f"the graph has {count:,} nodes; `transformula compile` writes it")
     try:
         made = for_backend(replace(compiled, ledger=Ledger(list(compiled.ledger.lines))), backend)
         program = Program(made, backend)
@@ -95,11 +100,12 @@ class Finder:
 
 
 def found_lines(
-    finder: Finder, origins: Mapping[str, Origin], readers: Mapping[str, Sequence[str]]
+    finder: Finder, origins: Mapping[str, Origin], sources: Mapping[str, Iterable[str]]
 ) -> dict[str, tuple[int, list[int], str]]:
     """For each key how near its lines are, their numbers, and the key of the node that it is a part of, if it is.
 
-    A node without lines of its own, or of its line in the spec, is computed where the nearest of its readers is.
+    A node without lines of its own, or of its line in the spec, is computed where the nearest of its readers is:
+    `sources` says what each reads.
     """
     found: dict[str, tuple[int, list[int], str]] = {}
     for key, origin in origins.items():
@@ -107,21 +113,10 @@ def found_lines(
             found[key] = (HERE, own, "")
         elif lines := finder.same_line(origin):
             found[key] = (AT_LINE, lines, "")
-    for key in origins:
-        if key not in found and origins[key].span is not None and (near := _nearest(key, finder, origins, readers)):
-            found[key] = (WITHIN, finder.own(origins[near]), near)
+    queue = [(key, key) for key, (near, _, _) in found.items() if near == HERE]
+    for key, reader in queue:  # which grows, reader by reader
+        for source in sources.get(key, ()):
+            if source in origins and origins[source].span is not None and source not in found:
+                found[source] = (WITHIN, found[reader][1], reader)
+                queue.append((source, reader))
     return found
-
-
-def _nearest(
-    key: str, finder: Finder, origins: Mapping[str, Origin], readers: Mapping[str, Sequence[str]]
-) -> str:
-    seen, queue = {key}, [key]
-    for here in queue:  # which grows, as far as readers without lines go
-        for reader in readers.get(here, ()):
-            if reader in origins and finder.own(origins[reader]):
-                return reader
-            if reader not in seen:
-                seen.add(reader)
-                queue.append(reader)
-    return ""

@@ -40,7 +40,7 @@ class _Book:
         self.keys, self.files, self.clusters, self.axes = _Table(), _Table(), _Table(), _Table()
         self.weights, self.boxes, self.cluster_rows = _Table(), _Table(), {}
         self.origins: dict[str, Origin] = {}
-        self.readers: dict[str, list[str]] = {}
+        self.reads: dict[str, dict[str, None]] = {}
         self.hidden = False
         self.stored = _stored(compiled)
 
@@ -100,7 +100,7 @@ class _Book:
         sources: dict[str, list[int]] = {}
         for edge in drawn.edges:
             sources.setdefault(edge.target, []).append(self.keys(key_of[edge.source]))
-            self.readers.setdefault(key_of[edge.source], []).append(key_of[edge.target])
+            self.reads.setdefault(key_of[edge.target], {})[key_of[edge.source]] = None
         closed = _closed(stop.folded, drawn, costs)
         found = []
         for box in drawn.top.boxes():
@@ -199,7 +199,7 @@ class _Book:
         return [stop, int(line.fired), line.rule, line.what, line.reason, line.count, *place, line.pass_name]
 
     def _lines(self, made: list[Generated]) -> list[dict[int, list[Any]]]:
-        tables = [found_lines(Finder(one), self.origins, self.readers) for one in made]
+        tables = [found_lines(Finder(one), self.origins, self.reads) for one in made]
         return [
             {self.keys(key): [near, numbers, self.keys(via) if via else -1] for key, (near, numbers, via) in table.items()}
             for table in tables
