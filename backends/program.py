@@ -147,11 +147,16 @@ def passes_left_out(backend: str) -> tuple[str, ...]:
 
 def write_text(path: Path, text: str) -> Path:
     """Writes a text through a temporary file beside its place, so that it is there wholly or not at all."""
+    return write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Writes a file through a temporary one beside its place, so that it is there wholly or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:

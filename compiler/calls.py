@@ -179,6 +179,7 @@ def _run(
     entry = going.entry
     inner = scopes.Scope(going.scope.session, config, entry.module, entry, path, outer=outer, stands=going.back)
     _place_draws(going, inner)
+    inner.calls = going.scope.calls if path == going.scope.path else (*going.scope.calls, (path[:-1], inner.site))
     _label_axes(going, inner)
     with _inside(going):
         _fill(going, inner)
@@ -353,7 +354,7 @@ def index_formula(scope: Scope, fn: Formula, span: Span) -> Tensor:
     definition = fn.entry.definition
     going = Entering(scope, fn.entry, span, fn.binds, scope, restrict=fn.restrict)
     config = _library_config(scope, fn.entry)
-    inner = scopes.Scope(scope.session, config, fn.entry.module, fn.entry, scope.path, tables=True)
+    inner = scopes.Scope(scope.session, config, fn.entry.module, fn.entry, scope.path, tables=True, calls=scope.calls)
     _place_draws(going, inner)
     for one in definition.axes:
         wanted = fn.binds.get(one.axis.name, one.axis.name)

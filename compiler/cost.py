@@ -102,6 +102,7 @@ class Pricer:
     def __init__(self, graph: Graph, sizes: Sizes = USUAL) -> None:
         self.graph, self.sizes = graph, sizes.of(graph)
         self.packed = "unpad" in graph.plan
+        self.known: dict[tuple[Axis, ...], int] = {}
         self.order = graph.nodes()
         self.static = parameters_among(self.order)
         self.steps: dict[int, int] = {}
@@ -139,7 +140,10 @@ class Pricer:
 
     def entries(self, axes: Iterable[Axis]) -> int:
         """How many entries a value with these axes has."""
-        return self.sizes.entries(axes, self.packed)
+        axes = tuple(axes)
+        if axes not in self.known:
+            self.known[axes] = self.sizes.entries(axes, self.packed)
+        return self.known[axes]
 
     def times(self, one: Node) -> int:
         """How often a node is computed: once for each step of the loops that it depends on."""

@@ -13,12 +13,18 @@ from .rewriting import Rewrite, transform
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a node comes from: the place in a spec, the instance it belongs to and the name it has there."""
+    """Where a node comes from: the place in a spec, the instance it belongs to and the name it has there.
+
+    `calls` are the calls of instances around it, each as (path, place of the call). The result of a block that its
+    caller gave a name has the caller's place, and `inner` is its own.
+    """
 
     span: Span | None = None
     path: str = ""
     name: str = ""
     block: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+    inner: Origin | None = None
 
 
 def take_origin(origins: dict[Node, Origin], old: Node, new: Node) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Diagnostic, Note, Span, TransformulaError, similar
@@ -22,9 +21,6 @@ from .modules import Entry, Module, local_entry
 from .names import declared_names, place_of, renames
 from .session import Callee, Session
 from .values import Counter, Formula, Poisoned, States, Static, Tensor, Value
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(eq=False)
@@ -52,6 +48,7 @@ class Scope:
     stands: dict[Axis, Axis] = field(default_factory=dict)  # the caller's axis by the one that stands for it here
     site: str = ""  # the calls that lead here, so that each draws anew
     steps: tuple[int, ...] = ()  # the loops around: a draw is new at each step
+    calls: tuple[tuple[str, str], ...] = ()  # of instances around, each as (path, place of the call)
 
     # -------------------------------------------------------------------------------------------------- errors
 
@@ -95,6 +92,7 @@ class Scope:
             guarded=self.guarded if guarded is None else guarded,
             site=self.site,
             steps=self.steps,
+            calls=self.calls,
         )
 
     def root(self) -> Scope:
@@ -373,7 +371,9 @@ class Scope:
         old = self.session.origins.get(node)
         if old is None or (name and not old.name):
             block = self.entry.name if self.entry else ""
-            self.session.origins[node] = Origin(span, self.path.rstrip("."), name, block)
+            path = self.path.rstrip(".")
+            inner = (old.inner or old) if old is not None and old.path != path else None
+            self.session.origins[node] = Origin(span, path, name, block, self.calls, inner)
 
 
 class _Poison:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..grammar import syntax as s
 from . import expressions, ir
@@ -34,7 +35,8 @@ def tied(scope: Scope, outputs: Sequence[Output]) -> tuple[Output, ...]:
             one_of[left] = right
     if not one_of:
         return tuple(outputs)
-    roots = ir.transform([out.node for out in outputs], lambda node: _first(one_of, node))
+    moved = partial(ir.take_origin, scope.session.origins)
+    roots = ir.transform([out.node for out in outputs], lambda node: _first(one_of, node), moved)
     return tuple(replace(out, node=node) for out, node in zip(outputs, roots, strict=True))
 
 

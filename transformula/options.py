@@ -121,9 +121,8 @@ drawing = options(
     click.option(
         "--format",
         "form",
-        type=click.Choice(["mermaid", "dot", "svg", "html"]),
-        default="mermaid",
-        help="The kind of picture.",
+        type=click.Choice(["mermaid", "dot", "svg", "png", "html"]),
+        help="The kind of picture; by default what the file of -o ends in, else mermaid.",
     ),
     out,
     click.option(
@@ -136,4 +135,27 @@ drawing = options(
         "--depth", type=click.IntRange(min=0), help="How many levels of blocks are opened; by default all."
     ),
     click.option("--full", is_flag=True, help="Open blocks of a single equation, too."),
+    click.option(
+        "--direction", type=click.Choice(["down", "right"]), default="down", help="Where edges lead (not html)."
+    ),
+    click.option("--figures/--no-figures", default=True, help="Parameters and operations of each block."),
+    click.option(
+        "--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples that figures are for."
+    ),
+    click.option(
+        "--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of each example."
+    ),
+    click.option(
+        "--theme",
+        type=click.Choice(["auto", "light", "dark"]),
+        default="auto",
+        help="Colours of svg and png; auto is as the reader has it (a png: light).",
+    ),
+    click.option(
+        "--scale",
+        type=click.FloatRange(min=0.1, max=16),
+        default=2.0,
+        show_default=True,
+        help="Pixels of a png to each point.",
+    ),
 )

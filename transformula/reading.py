@@ -86,3 +86,18 @@ def read_compiled(
     )
     found = replace(found, generation=generation)
     return replace(found, gradients=compile_gradients(found)) if gradients else found
+
+
+def read_drawing(form: str, out: Path | None, chosen: dict[str, Any]) -> dict[str, Any]:
+    """What to draw of the options of a picture, which are taken out of `chosen`."""
+    from .backends.draw.look import Look
+    from .compiler.sizes import Sizes
+
+    if form == "png" and out is None and sys.stdout.isatty():
+        from .grammar.diagnostics import error
+
+        raise error("C662", "a PNG is no text for a terminal", help="Give it a file: -o picture.png.")
+    look = Look(chosen.pop("direction") == "right", chosen.pop("theme"), chosen.pop("scale"))
+    sizes = Sizes(chosen.pop("batch"), chosen.pop("length"))
+    told = sizes if chosen.pop("figures") else None
+    return {name: chosen.pop(name) for name in ("stage", "depth", "full")} | {"sizes": told, "look": look}

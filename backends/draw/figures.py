@@ -15,6 +15,7 @@ from ...compiler.cost import NOTHING, Pricer
 from ...compiler.ir import Node
 from ...compiler.sizes import USUAL, Sizes
 from .folding import Folded, parts
+from .sharing import reads
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,14 @@ def total(found: Iterable[Figures]) -> Figures:
     return sum(found, ZERO)
 
 
+def short(count: float) -> str:
+    """The number in thousands, with a space for the unit: 7.1 M."""
+    place, units = 0, ("", "k", "M", "G", "T", "P", "E")
+    while place < len(units) - 1 and round(count / 1000**place, 1) >= 1000:
+        place += 1
+    return f"{count / 1000**place:.1f} {units[place]}" if place else f"{count:g} "
+
+
 def figures(folded: Folded, sizes: Sizes = USUAL) -> Mapping[Node, Figures]:
     """For each shown node what it and the unshown nodes that are folded into it cost; a loop counts its steps.
 
@@ -53,12 +62,12 @@ def figures(folded: Folded, sizes: Sizes = USUAL) -> Mapping[Node, Figures]:
         if cost != NOTHING and one in owner:
             flops[owner[one]] += cost.flops
             moved[owner[one]] += cost.bytes
-    parameters = _parameters(folded, price, owner)
+    parameters = _parameters(folded, price)
     return {one: Figures(parameters[one], flops[one], moved[one]) for one in folded.places}
 
 
 def owners(folded: Folded, order: Iterable[Node]) -> Mapping[Node, Node]:
-    """The shown node that each node belongs to: itself, or the first of its readers' that lives in the same instance."""
+    """The shown node that each node belongs to: itself, or that of a reader in the same instance."""
     order = list(order)
     readers: dict[Node, list[Node]] = {one: [] for one in order}
     for one in order:
@@ -77,11 +86,23 @@ def owners(folded: Folded, order: Iterable[Node]) -> Mapping[Node, Node]:
     return found
 
 
-def _parameters(folded: Folded, price: Pricer, owner: Mapping[Node, Node]) -> Counter[Node]:
-    """The numbers of each weight, at the first shown node that reads it."""
-    first = {weight: one for one in reversed(folded.places) for weight in folded.weights[one]}
+def _parameters(folded: Folded, price: Pricer) -> Counter[Node]:
+    """The numbers of each weight where they are read first, entry by entry of its stack."""
     found: Counter[Node] = Counter()
-    for one in price.order:
-        if one.op == "weight" and (one in first or one in owner):
-            found[first.get(one, owner.get(one, one))] += price.entries(one.axes)
+    left: dict[Node, int] = {}
+    seen: dict[Node, set[tuple[int, ...]]] = {}
+    first: dict[Node, Node] = {}
+    stacks = {one.name: one.stack for one in folded.graph.weights}
+    for read in reads(folded):
+        weight = read.weight
+        left.setdefault(weight, price.entries(weight.axes))
+        first.setdefault(weight, read.reader)
+        entry = price.entries(axis for axis in weight.axes if axis not in stacks.get(str(weight["name"]), ()))
+        new = (read.entries or frozenset()) - seen.setdefault(weight, set())
+        seen[weight] |= new
+        found[read.reader] += len(new) * entry
+        left[weight] -= len(new) * entry
+    for weight, rest in left.items():
+        found[first[weight]] += rest
     return found
+

@@ -18,8 +18,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...compiler.driver import Compiled
+from ...compiler.sizes import USUAL, Sizes
+from ...grammar.diagnostics import error
 from .inspecting import inspected
-from .svg import DARK, LIGHT
+from .look import USUAL_LOOK, Look
+from .palette import DARK, LIGHT
 
 SCRIPTS = ("layers", "model", "paint", "panels", "inspector")
 """In this order they are one script."""
@@ -51,16 +54,29 @@ PLACES = {  # colour of svg.py -> where the page has it
     "tip": ".tip",
     "name": ".name",
     "formula": ".formula",
-    "axes": ".axes",
+    "figures": ".axes",
+    "shared": ".shared",
     "weight": ".weight",
     "badge": ".badge",
     "count": ".count",
 }
 
 
-def write(compiled: Compiled, stage: str = "formula", depth: int | None = None, full: bool = False) -> str:
-    """The page of a model; it opens at a stage, with blocks opened to a depth (None: as many as are readable)."""
-    data = inspected(compiled, stage, depth, full)
+def write(
+    compiled: Compiled,
+    stage: str = "formula",
+    depth: int | None = None,
+    full: bool = False,
+    sizes: Sizes | None = USUAL,
+    look: Look = USUAL_LOOK,
+) -> str:
+    """The page of a model; it opens at a stage, with blocks opened to a depth (None: as many as are readable).
+
+    Raises `TransformulaError` for a page that should go to the right.
+    """
+    if look.right:
+        raise error("C665", "a page is drawn downwards only", help="For a picture to the right, choose svg or png.")
+    data = {**inspected(compiled, stage, depth, full, sizes), "theme": look.theme}
     style, script, unpack = _style(), _script(), _text("unpack.js.j2")
     return _environment().get_template("page.html.j2").render(
         title=data["name"],

@@ -15,9 +15,9 @@ from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Node, Origin
 from ...compiler.ledger import Line
 from ...compiler.objectives import weight_rows
-from ...compiler.sizes import USUAL
+from ...compiler.sizes import USUAL, Sizes
 from ...grammar.diagnostics import Source, Span, TransformulaError
-from .figures import Figures, figures, total
+from .figures import Figures
 from .folding import Folded
 from .generated import Finder, Generated, found_lines, modules
 from .picture import Box, Cluster, Picture, make
@@ -27,16 +27,25 @@ MOST = 6000
 """Boxes of a stage that a page holds; blocks deeper inside stay closed."""
 
 
-def inspected(compiled: Compiled, stage: str = "formula", depth: int | None = None, full: bool = False) -> dict[str, Any]:
-    """The values for the page; it opens at a stage, with blocks opened to a depth (None: as many as are readable)."""
-    return _Book(compiled).written(stage, depth, full)
+def inspected(
+    compiled: Compiled,
+    stage: str = "formula",
+    depth: int | None = None,
+    full: bool = False,
+    sizes: Sizes | None = USUAL,
+) -> dict[str, Any]:
+    """The values for the page; it opens at a stage, with blocks opened to a depth (None: as many as are readable).
+
+    Figures are for `sizes`; None: there are none.
+    """
+    return _Book(compiled, sizes).written(stage, depth, full)
 
 
 class _Book:
     """Tables of what the page mentions, and numbers for each entry."""
 
-    def __init__(self, compiled: Compiled) -> None:
-        self.compiled = compiled
+    def __init__(self, compiled: Compiled, sizes: Sizes | None) -> None:
+        self.compiled, self.sizes = compiled, sizes
         self.keys, self.files, self.clusters, self.axes = _Table(), _Table(), _Table(), _Table()
         self.weights, self.boxes, self.cluster_rows = _Table(), _Table(), {}
         self.origins: dict[str, Origin] = {}
@@ -56,7 +65,7 @@ class _Book:
         return {
             "name": self.compiled.entry,
             "spec": self.compiled.module.name,
-            "sizes": str(USUAL),
+            "sizes": str(self.sizes or ""),
             "start": len(names) - 1 if stage == "final" else names.index(stage),
             "depth": depth,
             "full": full,
@@ -80,48 +89,35 @@ class _Book:
         told = {"name": stop.name, "does": row.does if row else "the graph as the spec says it"}
         if same is not None:
             return {**told, **{key: same[key] for key in ("nodes", "p", "f", "b")}}
-        costs = figures(stop.folded)
-        sums = total(costs.values())
+        drawn = make(stop.folded, None, full=True, sizes=self.sizes, most=MOST)
+        self.hidden |= bool(drawn.notes)
         return {
             **told,
             "nodes": len(stop.graph.nodes()),
-            **_numbers(sums),
-            "boxes": self._picture(stop, costs),
+            **_numbers(drawn.top.figures or Figures()),
+            "boxes": self._picture(stop, drawn),
             "new": [self.keys(key) for key in stop.new],
             "gone": [self.keys(key) for key in stop.gone],
             "changed": [self.keys(key) for key in stop.changed],
         }
 
-    def _picture(self, stop: Stop, costs: Mapping[Node, Figures]) -> list[int]:
-        drawn = self._small_enough(stop.folded)
-        nodes = dict(zip((f"n{number}" for number in range(len(stop.keys))), stop.keys, strict=True))
+    def _picture(self, stop: Stop, drawn: Picture) -> list[int]:
+        nodes = {f"n{number}": one for number, one in enumerate(drawn.folded.places)}
         homes = self._clusters(drawn)
         key_of = {box.ident: self._key(box, nodes, stop, homes) for box in drawn.top.boxes()}
         sources: dict[str, list[int]] = {}
         for edge in drawn.edges:
             sources.setdefault(edge.target, []).append(self.keys(key_of[edge.source]))
             self.reads.setdefault(key_of[edge.target], {})[key_of[edge.source]] = None
-        closed = _closed(stop.folded, drawn, costs)
         found = []
         for box in drawn.top.boxes():
             node = nodes.get(box.ident)
             if node is not None:
                 self.origins[key_of[box.ident]] = stop.folded.origin(node)
-            cost = costs.get(node) if node is not None else closed.get(box.ident)
-            row = self._box(box, node, stop.folded, cost)
+            row = self._box(box, node, stop.folded)
             row |= {"k": self.keys(key_of[box.ident]), "c": homes[box.ident], "u": sources.get(box.ident, [])}
             found.append(self.boxes(json.dumps(_filled(row))))
         return found
-
-    def _small_enough(self, folded: Folded) -> Picture:
-        """All blocks open, or those to the greatest depth that keeps the page small."""
-        if len(folded.places) <= MOST:
-            return make(folded, None, full=True)
-        self.hidden = True
-        depth = max(map(len, folded.places.values()))
-        while depth and sum(1 for _ in make(folded, depth, full=True).top.boxes()) > MOST:
-            depth -= 1
-        return make(folded, depth, full=True)
 
     def _key(self, box: Box, nodes: Mapping[str, Node], stop: Stop, homes: Mapping[str, int]) -> str:
         if box.ident in nodes:
@@ -133,7 +129,7 @@ class _Book:
     def _clusters(self, drawn: Picture) -> dict[str, int]:
         """The number of the cluster around each box; clusters are known by the titles on the way to them."""
         simple = {one.ident for one in drawn.top.clusters()}
-        simple -= {one.ident for one in make(drawn.folded, drawn.depth).top.clusters()}
+        simple -= {one.ident for one in make(drawn.folded, drawn.depth, most=MOST).top.clusters()}
         homes: dict[str, int] = {}
         formulas = {block.span: _line(block.outputs[0].value.span.text) for block in drawn.folded.blocks.values()}
         queue: list[tuple[Cluster, str, int]] = [(drawn.top, drawn.top.name, -1)]
@@ -156,7 +152,7 @@ class _Book:
 
     # ------------------------------------------------------------------------------------------------------- boxes
 
-    def _box(self, box: Box, node: Node | None, folded: Folded, cost: Figures | None) -> dict[str, Any]:
+    def _box(self, box: Box, node: Node | None, folded: Folded) -> dict[str, Any]:
         axes: Iterable[Axis] = node.axes if node is not None else ()
         sizes = {axis.name: axis for axis in axes}
         row: dict[str, Any] = {
@@ -166,7 +162,9 @@ class _Book:
             "m": rendered(box),
             "a": [self.axes((name, str(sizes[name].size) if name in sizes else "")) for name in box.axes],
             **self._place(box.span),
-            **(_numbers(cost) if cost is not None else {}),
+            **(_numbers(box.figures) if box.figures is not None else {}),
+            "g": box.given,
+            "r": list(box.shared),
         }
         if node is not None:
             row["o"] = str(node["name"]) if node.op == "kernel" else _operation(node)
@@ -246,18 +244,6 @@ def _operation(one: Node) -> str:
 
 def _numbers(cost: Figures) -> dict[str, int]:
     return {"p": cost.parameters, "f": cost.flops, "b": cost.bytes}
-
-
-def _closed(folded: Folded, drawn: Picture, costs: Mapping[Node, Figures]) -> dict[str, Figures]:
-    """What blocks that stay closed cost."""
-    shut = {box.ident for box in drawn.top.boxes() if box.kind == "block"}
-    found: dict[str, list[Figures]] = {}
-    for one, place in folded.places.items() if shut else ():
-        for size in range(1, len(place) + 1):
-            ident = "b:" + "/".join(place[:size])
-            if ident in shut:
-                found.setdefault(ident, []).append(costs[one])
-    return {ident: total(parts) for ident, parts in found.items()}
 
 
 def _module(made: Generated) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Places and routes of a whole picture, cluster by cluster, inner ones first: each is a box of its parent.
 
-An edge that enters or leaves a cluster goes through a port on its border, where its pieces join.
+An edge that enters or leaves a cluster goes through a port on its border, where its pieces join. Each value that
+leaves a box has its label right behind it, on the edge, with room of its own. Everything is laid out downwards; a
+picture to the right is laid out with widths and heights exchanged, and turned at the end.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .layered import SLOT, Level, Link, Point, Vertex
-from .measure import ADVANCE, NAME, columns, size
+from .measure import NAME, SMALL, label, size, subtitle, title, width
 from .picture import Box, Cluster, Edge, Picture
 
-MARGIN, HEAD = 16.0, 30.0
+MARGIN, HEAD, SECOND = 16.0, 30.0, 16.0
+STUB, LINE, AROUND = 6.0, 15.0, 7.0  # of labels: the edge before one, its height, and the room beside it
 
 
 @dataclass(frozen=True)
@@ -24,15 +27,36 @@ class Frame:
     width: float
     height: float
 
+    def moved(self, dx: float, dy: float) -> Frame:
+        """The same frame elsewhere."""
+        return Frame(self.x + dx, self.y + dy, self.width, self.height)
+
+    def turned(self) -> Frame:
+        """The frame with x and y exchanged."""
+        return Frame(self.y, self.x, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class Label:
+    """What stands on the edges of one value of a box, and the short line before it."""
+
+    text: str
+    frame: Frame
+    stub: tuple[Point, Point]
+
 
 @dataclass(frozen=True)
 class Path:
-    """A piece of an edge: its upright parts, between which it bends, and whether it ends in a tip."""
+    """A piece of an edge: its straight parts, between which it bends, and whether it ends in a tip.
+
+    One that goes `back` was laid out the other way round: its tip is where it starts.
+    """
 
     source: str
     pieces: tuple[tuple[Point, Point], ...]
     tip: bool
     back: bool = False
+    ends: tuple[str, str] = ("", "")
 
 
 @dataclass
@@ -44,6 +68,8 @@ class Layout:
     boxes: dict[str, Frame] = field(default_factory=dict)
     clusters: dict[str, Frame] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+    right: bool = False
 
 
 @dataclass
@@ -57,21 +83,159 @@ class _Inner:
     layout: Layout
 
 
-def lay_out(picture: Picture) -> Layout:
-    """The places and routes of a picture."""
-    inner = _cluster(picture.top, picture.edges, top=True)
-    inner.layout.width, inner.layout.height = inner.width, inner.height
-    return inner.layout
+def lay_out(picture: Picture, right: bool = False) -> Layout:
+    """The places and routes of a picture, downwards or to the right."""
+    inner = _Placer(picture.edges, right).cluster(picture.top, picture.edges, top=True)
+    made = inner.layout
+    made.width, made.height = inner.width, inner.height
+    return _turned(made) if right else made
 
 
-def title(cluster: Cluster) -> str:
-    """What stands in a cluster's head."""
-    return cluster.name + (f" : {cluster.block}" if cluster.block else "")
+def head(cluster: Cluster) -> tuple[float, float]:
+    """Width and height of a cluster's head: its title, and what it costs."""
+    badge = width(cluster.times, NAME) + 26 if cluster.times else 0.0
+    second = sum(line.width + 16 for line in subtitle(cluster))
+    wide = max(width(title(cluster), NAME) + 12 + badge, second)
+    return wide + 12, HEAD + (SECOND if second else 0.0)
 
 
-def _title_width(cluster: Cluster) -> float:
-    badge = columns(cluster.times) * NAME * ADVANCE + 24 if cluster.times else 0.0
-    return columns(title(cluster)) * NAME * ADVANCE + 12 + badge
+class _Placer:
+    def __init__(self, edges: Iterable[Edge], right: bool) -> None:
+        self.right = right
+        self.texts: dict[str, dict[str, str]] = {}
+        for edge in edges:
+            self.texts.setdefault(edge.source, {}).setdefault(_key(edge), label(edge))
+
+    def cluster(self, cluster: Cluster, edges: Iterable[Edge], top: bool = False) -> _Inner:
+        edges = tuple(edges)
+        holder = _holders(cluster)
+        touching = _touching(holder, edges)
+        inner = {
+            n: self.cluster(item, touching.get(n, ()))
+            for n, item in enumerate(cluster.items)
+            if isinstance(item, Cluster)
+        }
+        vertices = [
+            self._vertex(item) if isinstance(item, Box) else _outer(inner[n])
+            for n, item in enumerate(cluster.items)
+        ]
+        ports: dict[tuple[str, str], int] = {}
+
+        def port(kind: str, key: str) -> int:
+            if (kind, key) not in ports:
+                ports[kind, key] = len(vertices)
+                vertices.append(Vertex(SLOT, 0.0, kind))
+            return ports[kind, key]
+
+        links: dict[tuple[int, int, str], tuple[str, str]] = {}
+        for edge in edges:
+            source, target, key = holder.get(edge.source), holder.get(edge.target), _key(edge)
+            if source == target:  # both outside, or both in one item
+                continue
+            tail = port("in", key) if source is None else source
+            end = port("out", key) if target is None else target
+            links.setdefault((tail, end, key), (edge.source, edge.target))
+        level = Level(vertices, [Link(*one) for one in links])
+        level.arrange()
+        return self._collect(cluster, level, inner, ports, top, list(links.values()))
+
+    def _vertex(self, box: Box) -> Vertex:
+        """A box with the labels of what leaves it, each behind a port of its own."""
+        wide, high = size(box)
+        if self.right:
+            wide, high = high, wide
+        keys, outs, room = [], {}, 0.0
+        texts = self.texts.get(box.ident, {})
+        for key, text in texts.items():
+            across, along = self._label(text)
+            outs[key], room = room + across / 2, room + across
+            keys.append((key, along))
+        long = max((along for _, along in keys), default=0.0)
+        return Vertex(
+            max(wide, room), high + long, "box", outs={key: x - room / 2 for key, x in outs.items()}
+        )
+
+    def _label(self, text: str) -> tuple[float, float]:
+        """Room of a label across and along the edge."""
+        if not text:
+            return 2 * AROUND, 0.0
+        wide = width(text, SMALL) + 2 * AROUND
+        return (LINE + 4, STUB + wide) if self.right else (wide, STUB + LINE)
+
+    def _collect(
+        self,
+        cluster: Cluster,
+        level: Level,
+        inner: dict[int, _Inner],
+        ports: dict[tuple[str, str], int],
+        top: bool,
+        ends: list[tuple[str, str]],
+    ) -> _Inner:
+        """The cluster's frame around its level, with everything inside moved to its place."""
+        kinds = {kind for kind, _ in ports}
+        ports_x = [level.vertices[n].x for (kind, _), n in ports.items() if kind == "in"]
+        left, above, wide, high = self._room(cluster, level, ports_x, "out" in kinds, top)
+        made = Layout(wide, 0.0)
+        for number, item in enumerate(cluster.items):
+            vertex = level.vertices[number]
+            frame = Frame(left + vertex.x - vertex.width / 2, above + vertex.y, vertex.width, vertex.height)
+            if isinstance(item, Box):
+                self._place(made, item, frame, vertex)
+            else:
+                made.clusters[item.ident] = frame
+                _move_into(made, inner[number].layout, frame.x, frame.y)
+        for link, between in zip(level.links, ends, strict=True):
+            pieces = [((left + a, above + b), (left + c, above + d)) for (a, b), (c, d) in level.route(link)]
+            if level.vertices[link.tail].kind == "in":
+                pieces[0] = ((pieces[0][0][0], 0.0), pieces[0][1])
+            if level.vertices[link.head].kind == "out":
+                pieces[-1] = (pieces[-1][0], (pieces[-1][1][0], high))
+            last = link.tail if link.back else link.head
+            tip = last < len(cluster.items) and isinstance(cluster.items[last], Box)
+            made.paths.append(Path(link.key, tuple(pieces), tip, link.back, between))
+        places = {spot: left + level.vertices[n].x for spot, n in ports.items()}
+        ins = {key: x for (kind, key), x in places.items() if kind == "in"}
+        outs = {key: x for (kind, key), x in places.items() if kind == "out"}
+        return _Inner(wide, high, ins, outs, made)
+
+    def _room(
+        self, cluster: Cluster, level: Level, ins: list[float], leaves: bool, top: bool
+    ) -> tuple[float, float, float, float]:
+        """Where the level starts in its cluster, and the cluster's size; no edge runs through the title."""
+        wide, high = (0.0, 0.0) if top else head(cluster)
+        above = 0.0 if ins else MARGIN
+        below = 0.0 if leaves else MARGIN
+        if self.right:
+            left = (MARGIN if top else high) + 2
+            length = above + level.height + below
+            return left, above, left + level.width + MARGIN, max(length, wide + MARGIN)
+        above += high - (0.0 if top else 10.0 * (not ins))
+        first = min(ins, default=wide + MARGIN)
+        left = MARGIN + (max(0.0, wide + 8 - (first + MARGIN)) if not top else 0.0)
+        full = max(left + level.width + MARGIN, wide + 2 * MARGIN)
+        left += (full - left - level.width - MARGIN) / 2
+        return left, above, full, above + level.height + below
+
+    def _place(self, made: Layout, box: Box, frame: Frame, vertex: Vertex) -> None:
+        """A box and its labels within the room of its vertex."""
+        high = size(box)[0 if self.right else 1]
+        made.boxes[box.ident] = Frame(frame.x, frame.y, frame.width, high)
+        for key, text in self.texts.get(box.ident, {}).items():
+            across, along = self._label(text)
+            middle, end = frame.x + frame.width / 2 + vertex.outs[key], frame.y + high
+            if text:
+                place = Frame(
+                    middle - across / 2 + AROUND / 2, end + STUB, across - AROUND, along - STUB
+                )
+                made.labels.append(Label(text, place, ((middle, end), (middle, end + STUB))))
+            if frame.y + frame.height > end + along:  # a longer label stands beside this one
+                line = ((middle, end + along), (middle, frame.y + frame.height))
+                made.paths.append(Path(key, (line,), False, ends=(box.ident, "")))
+
+
+def _key(edge: Edge) -> str:
+    """What is carried: a value of a box."""
+    return f"{edge.source} {edge.value}"
 
 
 def _holders(cluster: Cluster) -> dict[str, int]:
@@ -83,84 +247,50 @@ def _holders(cluster: Cluster) -> dict[str, int]:
     return found
 
 
-def _cluster(cluster: Cluster, edges: Iterable[Edge], top: bool = False) -> _Inner:
-    edges = tuple(edges)
-    holder = _holders(cluster)
-    inner = {n: _cluster(item, edges) for n, item in enumerate(cluster.items) if isinstance(item, Cluster)}
-    vertices = [_vertex(item, inner.get(n)) for n, item in enumerate(cluster.items)]
-    ports: dict[tuple[str, str], int] = {}
-
-    def port(kind: str, key: str) -> int:
-        if (kind, key) not in ports:
-            ports[kind, key] = len(vertices)
-            vertices.append(Vertex(SLOT, 0.0, kind))
-        return ports[kind, key]
-
-    links: dict[tuple[int, int, str], None] = {}
+def _touching(holder: dict[str, int], edges: Iterable[Edge]) -> dict[int, list[Edge]]:
+    """The edges that start or end in each item."""
+    found: dict[int, list[Edge]] = {}
     for edge in edges:
-        source, target = holder.get(edge.source), holder.get(edge.target)
-        if source == target:  # both outside, or both in one item
-            continue
-        tail = port("in", edge.source) if source is None else source
-        head = port("out", edge.source) if target is None else target
-        links[tail, head, edge.source] = None
-    level = Level(vertices, [Link(*one) for one in links])
-    level.arrange()
-    return _collect(cluster, level, inner, ports, top)
+        for item in dict.fromkeys((holder.get(edge.source), holder.get(edge.target))):
+            if item is not None:
+                found.setdefault(item, []).append(edge)
+    return found
 
 
-def _vertex(item: Box | Cluster, inner: _Inner | None) -> Vertex:
-    if inner is None:
-        assert isinstance(item, Box)
-        return Vertex(*size(item))
+def _outer(inner: _Inner) -> Vertex:
     half = inner.width / 2
     ins, outs = ({key: x - half for key, x in ports.items()} for ports in (inner.ins, inner.outs))
     return Vertex(inner.width, inner.height, "box", ins=ins, outs=outs)
 
 
-def _collect(
-    cluster: Cluster, level: Level, inner: dict[int, _Inner], ports: dict[tuple[str, str], int], top: bool
-) -> _Inner:
-    """The cluster's frame around its level, with everything inside moved to its place."""
-    head = 0.0 if top else HEAD
-    wide = 0.0 if top else _title_width(cluster)
-    first = min(
-        (level.vertices[n].x for (kind, _), n in ports.items() if kind == "in"), default=wide + MARGIN
-    )
-    left = MARGIN + max(0.0, wide + 8 - (first + MARGIN))  # no edge runs through the title
-    width = max(left + level.width + MARGIN, wide + 2 * MARGIN)
-    left += (width - left - level.width - MARGIN) / 2
-    made = Layout(width, 0.0)
-    entered = any(kind == "in" for kind, _ in ports)
-    above = head + (0.0 if entered else MARGIN if top else 6.0)
-    left_ports = any(kind == "out" for kind, _ in ports)
-    height = above + level.height + (0.0 if left_ports else MARGIN)
-    for number, item in enumerate(cluster.items):
-        vertex = level.vertices[number]
-        frame = Frame(left + vertex.x - vertex.width / 2, above + vertex.y, vertex.width, vertex.height)
-        if isinstance(item, Box):
-            made.boxes[item.ident] = frame
-        else:
-            made.clusters[item.ident] = frame
-            _move_into(made, inner[number].layout, frame.x, frame.y)
-    for link in level.links:
-        pieces = [tuple((left + x, above + y) for x, y in piece) for piece in level.route(link)]
-        if level.vertices[link.tail].kind == "in":
-            pieces[0] = ((pieces[0][0][0], 0.0), pieces[0][1])
-        ends = isinstance(cluster.items[link.head], Box) if link.head < len(cluster.items) else False
-        made.paths.append(Path(link.key, tuple(pieces), ends or link.back, link.back))  # type: ignore[arg-type]
-    places = {spot: left + level.vertices[n].x for spot, n in ports.items()}
-    ins = {key: x for (kind, key), x in places.items() if kind == "in"}
-    outs = {key: x for (kind, key), x in places.items() if kind == "out"}
-    return _Inner(width, height, ins, outs, made)
-
-
 def _move_into(made: Layout, inner: Layout, dx: float, dy: float) -> None:
-    def moved(frame: Frame) -> Frame:
-        return Frame(frame.x + dx, frame.y + dy, frame.width, frame.height)
+    def moved(point: Point) -> Point:
+        return point[0] + dx, point[1] + dy
 
-    made.boxes.update((ident, moved(frame)) for ident, frame in inner.boxes.items())
-    made.clusters.update((ident, moved(frame)) for ident, frame in inner.clusters.items())
+    made.boxes.update((ident, frame.moved(dx, dy)) for ident, frame in inner.boxes.items())
+    made.clusters.update((ident, frame.moved(dx, dy)) for ident, frame in inner.clusters.items())
     for path in inner.paths:
-        pieces = tuple(((a[0] + dx, a[1] + dy), (b[0] + dx, b[1] + dy)) for a, b in path.pieces)
-        made.paths.append(Path(path.source, pieces, path.tip, path.back))
+        pieces = tuple((moved(a), moved(b)) for a, b in path.pieces)
+        made.paths.append(Path(path.source, pieces, path.tip, path.back, path.ends))
+    for one in inner.labels:
+        stub = moved(one.stub[0]), moved(one.stub[1])
+        made.labels.append(Label(one.text, one.frame.moved(dx, dy), stub))
+
+
+def _turned(one: Layout) -> Layout:
+    """The picture with x and y exchanged: what ran down runs to the right."""
+
+    def turn(point: Point) -> Point:
+        return point[1], point[0]
+
+    paths = [
+        Path(path.source, tuple((turn(a), turn(b)) for a, b in path.pieces), path.tip, path.back, path.ends)
+        for path in one.paths
+    ]
+    labels = [
+        Label(each.text, each.frame.turned(), (turn(each.stub[0]), turn(each.stub[1]))) for each in one.labels
+    ]
+    boxes, clusters = (
+        {ident: frame.turned() for ident, frame in found.items()} for found in (one.boxes, one.clusters)
+    )
+    return Layout(one.height, one.width, boxes, clusters, paths, labels, right=True)

@@ -88,7 +88,7 @@ def test_a_box_has_formula_axes_and_weights() -> None:
 def test_an_edge_carries_the_axes_of_what_is_read() -> None:
     made = drawn(SMALL)
     name = {box.ident: box.name for box in made.top.boxes()}
-    assert [edge.axes for edge in made.edges if name[edge.source] == "K"] == [("batch", "key", "head", "dk")]
+    assert [edge.axes for edge in made.edges if name[edge.source] == "K"] == [("batch", "key", "head=4", "dk=16")]
 
 
 def test_layers_are_drawn_once() -> None:
