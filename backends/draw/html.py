@@ -60,6 +60,8 @@ PLACES = {  # colour of svg.py -> where the page has it
     "badge": ".badge",
     "count": ".count",
 }
+UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""Signs that nobody sees, or that turn around what follows; the page's own `clean` knows them, too."""
 
 
 def write(
@@ -79,7 +81,7 @@ def write(
     data = {**inspected(compiled, stage, depth, full, sizes), "theme": look.theme}
     style, script, unpack = _style(), _script(), _text("unpack.js.j2")
     return _environment().get_template("page.html.j2").render(
-        title=data["name"],
+        title=UNSEEN.sub("\N{REPLACEMENT CHARACTER}", data["name"]),
         style=Markup(style),
         unpack=Markup(unpack),
         style_hash=Markup(_hash(style)),
