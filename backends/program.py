@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ..compiler.driver import Compiled, compile_graph
-from ..compiler.ir import Graph
+from ..compiler.ir import Graph, Origin
 from ..compiler.ledger import Ledger
 from ..compiler.training import compile_gradients
 from ..grammar.diagnostics import did_you_mean, error
+from .lines import Traced, traced
 
 BACKENDS = {"numpy": ".numpy.emit", "torch": ".torch.emit"}
 """Backends that write modules: each is a module of this package with `emit(compiled) -> str`."""
@@ -47,8 +48,17 @@ class Program:
     @cached_property
     def source(self) -> str:
         """The text of the standalone module."""
+        return self._traced.text
+
+    @property
+    def lines(self) -> Mapping[int, Origin]:
+        """For the number of each line of `source` that a formula became, where it comes from: span, instance, name."""
+        return self._traced.lines
+
+    @cached_property
+    def _traced(self) -> Traced:
         emit: Callable[..., str] = import_module(BACKENDS[self.backend], __package__).emit
-        return emit(self.compiled, self.layout) if self.layout else emit(self.compiled)
+        return traced(lambda: emit(self.compiled, self.layout) if self.layout else emit(self.compiled))
 
     @cached_property
     def corrupt(self) -> Callable[..., dict[str, Any]]:

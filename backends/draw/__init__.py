@@ -46,8 +46,9 @@ def draw(
         advice = did_you_mean(form, known) or f"There are {', '.join(known)}."
         raise error("C622", f"there is no picture `{form}`" + " as text" * (form == "png"), help=advice)
     writer = import_module(f".{form}", __package__)
-    if form == "html":
-        return str(writer.write(picture(compiled, stage, depth, full, sizes)))
+    if form == "html":  # it has all stages
+        stage_graph(compiled, stage)
+        return str(writer.write(compiled, stage, depth, full, sizes, look))
     return str(writer.write(picture(compiled, stage, depth, full, sizes), look))
 
 

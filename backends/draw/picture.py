@@ -12,7 +12,7 @@ from ...compiler.sizes import Sizes
 from ...grammar.diagnostics import Span
 from .figures import Figures, figures, short, total
 from .folding import Folded, Loop, Place, home, shape, sized
-from .large import condensed, fitting
+from .large import BOXES, condensed, fitting
 from .sharing import sharing, told
 
 EQUATION = re.compile(r"\s*([^\W\d]\w*'*(?:\s*\[[^\]]*\])?(?:\([^)]*\))?)\s*=(?!=)\s*(.*)", re.DOTALL)
@@ -115,15 +115,15 @@ class Picture:
 
 
 def make(
-    folded: Folded, depth: int | None = None, full: bool = False, sizes: Sizes | None = None
+    folded: Folded, depth: int | None = None, full: bool = False, sizes: Sizes | None = None, most: int = BOXES
 ) -> Picture:
     """The picture of a folded graph, opened to a depth; `full` opens blocks of a single equation, too.
 
-    With `sizes`, boxes and clusters have figures for them.
+    With `sizes`, boxes and clusters have figures for them. It has at most so many boxes, whatever the depth.
     """
     costs = None if sizes is None else figures(folded, sizes)
     folded = condensed(folded)
-    fits = fitting(folded, depth)
+    fits = fitting(folded, depth, most)
     made = _Maker(folded, fits, full, sizes, costs).run()
     if fits == depth:
         return made

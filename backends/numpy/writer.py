@@ -12,6 +12,7 @@ from dataclasses import replace
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Node, Origin, const, walk
 from ...compiler.passes.parameters import has_weight, is_parameter, stack_picks
+from ..lines import marked, placed
 from . import branching, einsum, expressions, loops, reshaping, slices, softmax
 from .literals import literal, number
 from .mangling import Names, comment
@@ -36,6 +37,7 @@ class Writer:
         self.scalars: set[str] = set()
         self.defaults: dict[Node, Callable[[], Value]] = {}  # of optional inputs, written when they are needed
         self._told: tuple[str, int] | None = None
+        self.source: Origin | None = None  # of the node whose lines are written now
         self.readers: dict[Node, int] = {}
         self.chosen: dict[Node, str] = {}  # conditions of steps: the variable that holds them
         self.sides: dict[Node, tuple[list[Node], list[Node]]] = {}  # of selections: what each side alone needs
@@ -44,7 +46,7 @@ class Writer:
 
     def write(self, line: str = "") -> None:
         """A line at the present depth."""
-        self.lines.append("    " * self.indent + line if line else "")
+        self.lines.append(marked("    " * self.indent + line, self.source) if line else "")
 
     def need(self, *names: str) -> None:
         """Run-time kernels that the text calls."""
@@ -102,13 +104,9 @@ class Writer:
         )
 
     def _count_readers(self, order: list[Node], roots: tuple[Node, ...]) -> None:
-        for one in order:
-            for arg in slices.reads(one):
-                self.readers[arg] = self.readers.get(arg, 0) + 1
-            if one.op == "loop":
-                for part in walk(one["body"]):
-                    for arg in slices.reads(part):
-                        self.readers[arg] = self.readers.get(arg, 0) + 1
+        parts = (part for one in order for part in (one, *(walk(one["body"]) if one.op == "loop" else ())))
+        for arg in (arg for part in parts for arg in slices.reads(part)):
+            self.readers[arg] = self.readers.get(arg, 0) + 1
         for root in roots:
             self.readers[root] = self.readers.get(root, 0) + 2
 
@@ -125,6 +123,7 @@ class Writer:
         self.memo[one] = made
         return made
 
+    @placed
     def made(self, one: Node) -> Value:
         """Writes the node: its own line if it has a name or several readers, else text for its reader."""
         if one in self.sides:
