@@ -43,7 +43,8 @@ class Home:
     @property
     def names(self) -> set[str]:
         """Every name that it gives a meaning: no index may be called so."""
-        return {*self.axes, *self.maps, *self.parts, *self.bare, *self.plain, *self.counters}
+        params = {one.name for one in self.definition.params or ()}
+        return {*params, *self.axes, *self.maps, *self.parts, *self.bare, *self.counters}
 
 
 def home(definition: s.Definition) -> Home:

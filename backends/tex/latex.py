@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from .signs import BIG, DELIMITER, FUNCTION, LETTER, MARK, SIGN
+from .signs import BIG, DELIMITER, ESCAPED, FUNCTION, LETTER, MARK, SIGN
 from .tree import (
     Accent,
     Big,
@@ -29,28 +29,6 @@ from .tree import (
     is_tall,
 )
 
-# Characters of running text that mean something to TeX.
-ESCAPED = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "`": "'",
-    '"': "''",
-    "“": "``",
-    "”": "''",
-    "–": "--",
-    "…": r"\ldots{}",
-}
 PLAIN = frozenset(" !'()*+,-./:;=?@[]")
 
 
