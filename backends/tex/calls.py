@@ -147,7 +147,7 @@ def _plain(printer: Printer, expr: s.Call, place: Place) -> Layout:
     inside = place.without(*own)
     head = printer.show(function, inside.without(*inside.at), e.POSTFIX)
     below = _below(printer, expr, items, own, inside)
-    shown = [_argument(printer, one, inside) for one in expr.args]
+    shown = [argument(printer, one, inside) for one in expr.args]
     place.used.update(inside.used)
     return row(scripted(head, below), scripted(parens(listed(shown)), place.indices(tuple(behind))))
 
@@ -170,6 +170,7 @@ def _is_numbered(printer: Printer, function: s.Select, place: Place) -> bool:
     return any(not isinstance(one, s.Name) or one.name in place.home.counters for one in plain)
 
 
-def _argument(printer: Printer, arg: s.Arg, place: Place) -> Layout:
+def argument(printer: Printer, arg: s.Arg, place: Place) -> Layout:
+    """x, or name = x"""
     shown = printer.show(arg.value, place)
     return shown if arg.name is None else row(written(arg.name), Sign("=", "relation"), shown)

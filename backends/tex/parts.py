@@ -29,6 +29,7 @@ class Part:
     comment: tuple[str, ...]
     source: str
     lines: tuple[Line, ...]
+    uses: tuple[Line, ...]
     weights: tuple[Line, ...]
     of: str = ""
     changes: bool = False
@@ -41,8 +42,8 @@ class Part:
 
     @property
     def all_lines(self) -> tuple[Line, ...]:
-        """Its equations, then its weights."""
-        return (*self.lines, *self.weights)
+        """Its equations, then its instances and weights."""
+        return (*self.lines, *self.uses, *self.weights)
 
 
 def facts_of(
@@ -129,6 +130,7 @@ def _part(facts: Facts, entry: Entry, inline: bool) -> Part:
         comment(span),
         span.text.rstrip(),
         tuple(definitions.lines(shown, facts)),
+        tuple(definitions.uses(written, facts)),
         tuple(definitions.weights(written, facts)),
         written.of.name if written.of is not None else "",
         isinstance(item, s.Change),

@@ -131,7 +131,14 @@ def test_recurrences_have_their_steps_behind_them() -> None:
         "M(x) = h_{layers}",
         "h₀ = x",
         "hₗ₊₁ = hₗ + layerₗ(hₗ)    (l = 0, …, layers − 1)",
+        "layerₗ : Attention    (l < layers)",
     ]
+
+
+def test_instances_say_what_they_are_and_when() -> None:
+    assert "LN : LayerNorm(d = emb)" in lines("albert", "Embeddings")
+    assert "cross : MultiHead(key = src, decoder = false)    (if crossed)" in lines("bert", "Layer")
+    assert "layer_{l, k} : Layer    (l < groups, k < inner)" in lines("albert", "Bert")
 
 
 def test_one_line_puts_parts_in_place() -> None:

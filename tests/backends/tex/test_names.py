@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformula.backends.tex import latex, mathml, text
+from transformula.backends.tex import facts_of, latex, mathml, parts_of, text
 from transformula.backends.tex.names import written
 from transformula.backends.tex.signs import BIG, DELIMITER, ESCAPED_COMMANDS, FUNCTION, LETTER, MARK, SIGN
 from transformula.backends.tex.tree import Line, Word, Words, row
@@ -84,15 +85,13 @@ COMMANDS = {
     *(part for table in (BIG, DELIMITER, LETTER, MARK, SIGN) for one in table.values() for part in one.split("{")),
     *(f"\\{name}" for name in FUNCTION),
 }
+PIECES = (
+    *("\\", "{", "}", "%", "$", "#", "^^5c", "&", "_", "~", "input", "\\write18", "\\end{document}"),
+    *("</mi>", "<script>", "]]>", "&lt;", '"', "'", "`", "x", "α", "é", "…", "數", "\n", "\0", "\u202e", "\ud800"),
+)
 HOSTILE = st.one_of(
     st.text(max_size=12),
-    st.lists(
-        st.sampled_from(
-            ["\\", "input", "{", "}", "%", "$", "#", "^^5c", "&", "_", "~", "\\write18", "</mi>", "<script>", "x", "\\end{document}", "]]>", "&lt;", '"', "'", "`", "α", "é", "…", "數"]
-            + ["\n", "\0", "\u202e", "\ud800"]
-        ),
-        max_size=8,
-    ).map("".join),
+    st.lists(st.sampled_from(PIECES), max_size=8).map("".join),
 )
 
 
@@ -137,3 +136,18 @@ def test_a_text_of_mathml_is_text(said: str) -> None:
 def test_unicode_steers_no_terminal(said: str) -> None:
     made = text.line(Line(written(said), "=", Words(said), Word(said)))
     assert all(unicodedata.category(char)[0] != "C" for char in made)
+
+
+def test_the_page_in_the_docs_says_what_is_done() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "tex.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\S+)` \| `(\S+)` \| [^|]* \|$", page.partition("## Names")[2], re.MULTILINE)
+    assert len(rows) > 10
+    for name, tex in rows:
+        assert latex.write(written(name)) == tex
+
+
+def test_the_formulas_of_the_docs_are_what_comes_out() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "tex.md").read_text("utf-8")
+    spec = page.partition("```formula\n")[2].partition("```")[0]
+    made = [line for part in parts_of(facts_of(spec)) for line in part.all_lines]
+    assert latex.aligned(made) == page.partition("```math\n")[2].partition("\n```")[0]
