@@ -46,8 +46,11 @@ def call(printer: Printer, expr: s.Call, place: Place) -> Formed:
         return Fence(left, printer.show(args[0].value, place), right), e.POSTFIX
     if name == "sqrt" and len(args) == 1:
         return Root(printer.show(args[0].value, place)), e.POSTFIX
-    if name == "exp" and len(args) == 1 and _is_short(printer.show(args[0].value, place)):
-        return scripted(Word("e"), [], printer.show(args[0].value, place.smaller())), e.POWER
+    if name == "exp" and len(args) == 1:
+        shown = printer.show(args[0].value, place)
+        if not _is_short(shown):
+            return row(Word(name), parens(shown)), e.POSTFIX
+        return scripted(Word("e"), [], shown), e.POWER
     if name in ("index", "position") and len(args) == 1 and isinstance(args[0].value, s.Name):
         return _index(name, args[0].value.name, place), e.POSTFIX
     return _plain(printer, expr, place), e.POSTFIX

@@ -14,6 +14,7 @@ from .place import Place
 from .signs import REDUCTION
 from .tree import Digits, Layout, Line, Sign, Word, Words, listed, parens, row, scripted, spaced
 
+COUNTED = "lkmnpq"  # the numbers of instances in a stack
 CALL = "(…)"  # ends the name of the call that a model `of` another one begins with: compiler/heads.py
 
 
@@ -212,7 +213,8 @@ def uses(definition: s.Definition, facts: Facts) -> list[Line]:
 
 
 def _use(printer: Printer, one: s.UseDecl, place: Place) -> Line:
-    letters = [Word(letter) for letter, _ in zip("lkm", one.indices, strict=False)]
+    letters = [Word(letter) for letter in COUNTED[: len(one.indices)]]
+    letters = letters if len(letters) == len(one.indices) else [Word(axis.name) for axis in one.indices]
     names = listed([scripted(written(name.name), list(letters)) for name in one.names])
     given = [row(written(item.axis.name), Sign("=", "relation"), printer.show(item.value, place)) for item in one.binds]
     given += [calls.argument(printer, arg, place) for arg in one.args]

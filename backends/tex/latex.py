@@ -53,7 +53,7 @@ def _join(pieces: Iterable[str]) -> str:
 def _pieces(one: Layout) -> list[str]:
     match one:
         case Row(items=items):
-            pairs = zip(items, (*items[1:], None), strict=True)  # functions have a space of their own before them
+            pairs = zip(items, (*items, None)[1:], strict=True)  # functions have a space of their own before them
             return [piece for item, after in pairs if not _spare(item, after) for piece in _pieces(item)]
         case Word():
             return [word(one.text)]

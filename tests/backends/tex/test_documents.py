@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -165,6 +167,27 @@ def test_a_hostile_spec_runs_nothing_in_a_browser(browser: Page, tmp_path: Path)
     assert browser.locator("math").count() == 1
     assert "<script>" in browser.locator("section p").inner_text()
     assert told == []
+
+
+DEEP = {
+    "exp": f"f(x) = {'exp(' * 80}x{')' * 80}",
+    "parentheses": f"f(x, y) = {'y * (1 + ' * 80}x{')' * 80}",
+    "sums": f"f[d](x[d]) = {'sum[d](x * ' * 60}x{')' * 60}",
+    "picks": f"f[d](x[d]) = {'x[d = ' * 60}0{']' * 60}",
+    "parts": "spec t\nconfig\n    on = false\nmodel M(x[seq]) → [seq] = a30 + x if on else x\n    where a0 = x\n"
+    + "".join(f"          a{n + 1} = a{n} * a{n} + a{n}\n" for n in range(30)),
+    "stack": "spec t\nconfig\n    a = 1\nblock B() → [] = 1\nmodel M(x) → [] = x + b[0, 0, 0, 0, 0, 0, 0, 0]()\n"
+    "    uses b[a, c, e, g, h, k, m, n] : B\naxes c = 1, e = 1, g = 1, h = 1, k = 1, m = 1, n = 1\n",
+}
+
+
+@pytest.mark.parametrize("spec", DEEP.values(), ids=DEEP)
+def test_deep_formulas_take_no_time(spec: str) -> None:
+    start = time.perf_counter()
+    for form in FORMATS:
+        with suppress(TransformulaError):  # what a check refuses is told
+            assert typeset(f"{spec}\n", form)
+    assert time.perf_counter() - start < 5
 
 
 # ------------------------------------------------------------------------------- against another converter
