@@ -46,7 +46,8 @@ class ModelSummary(Summary):
         """The tables as plain text: costs of the stage `formula` or `final`, blocks to a depth, or the weights."""
         from rich.console import Console
 
-        return printed(Console(width=width, color_system=None, force_jupyter=False, force_terminal=False), self, stage, depth, weights)
+        plain = Console(width=width, color_system=None, force_jupyter=False, force_terminal=False)
+        return printed(plain, self, stage, depth, weights)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(self.text().rstrip())
