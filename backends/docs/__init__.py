@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...compiler.checking import deep
 from ...compiler.config import Config
 from ...compiler.driver import Compiled, compile_graph
 from ...compiler.modules import Module
@@ -117,8 +118,9 @@ def _formulas(facts: Facts) -> Iterator[str]:
     """The definitions of the file; one that only changes config has none."""
     if any(name in facts.module.entries for name in facts.module.own):
         yield "## Formulas"
-        for part in parts_of(facts):
-            yield from _part(part)
+        with deep():
+            for part in parts_of(facts):
+                yield from _part(part)
 
 
 def _part(part: Part) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-MARKUP = frozenset("\\`*_[]#|~$!<>&")
+MARKUP = frozenset("\\`*_[](#|~$!<>&")
 
 
 def plain(text: str) -> str:

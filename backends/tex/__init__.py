@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ...compiler.checking import deep
 from ...compiler.modules import Module
 from ...grammar.diagnostics import did_you_mean, error
 from .document import FORMATS
@@ -38,4 +39,5 @@ def typeset(
         advice = did_you_mean(form, FORMATS) or f"There are {', '.join(FORMATS)}."
         raise error("C653", f"there is no format `{form}`", help=advice)
     facts = facts_of(spec, config, settings)
-    return FORMATS[form](facts.module.name, parts_of(facts, names, entry, inline))
+    with deep():
+        return FORMATS[form](facts.module.name, parts_of(facts, names, entry, inline))

@@ -46,8 +46,11 @@ def call(printer: Printer, expr: s.Call, place: Place) -> Formed:
         return Fence(left, printer.show(args[0].value, place), right), e.POSTFIX
     if name == "sqrt" and len(args) == 1:
         return Root(printer.show(args[0].value, place)), e.POSTFIX
-    if name == "exp" and len(args) == 1 and _is_short(printer.show(args[0].value, place)):
-        return scripted(Word("e"), [], printer.show(args[0].value, place.smaller())), e.POWER
+    if name == "exp" and len(args) == 1:
+        shown = printer.show(args[0].value, place)
+        if not _is_short(shown):
+            return row(Word(name), parens(shown)), e.POSTFIX
+        return scripted(Word("e"), [], shown), e.POWER
     if name in ("index", "position") and len(args) == 1 and isinstance(args[0].value, s.Name):
         return _index(name, args[0].value.name, place), e.POSTFIX
     return _plain(printer, expr, place), e.POSTFIX
@@ -147,7 +150,7 @@ def _plain(printer: Printer, expr: s.Call, place: Place) -> Layout:
     inside = place.without(*own)
     head = printer.show(function, inside.without(*inside.at), e.POSTFIX)
     below = _below(printer, expr, items, own, inside)
-    shown = [_argument(printer, one, inside) for one in expr.args]
+    shown = [argument(printer, one, inside) for one in expr.args]
     place.used.update(inside.used)
     return row(scripted(head, below), scripted(parens(listed(shown)), place.indices(tuple(behind))))
 
@@ -170,6 +173,7 @@ def _is_numbered(printer: Printer, function: s.Select, place: Place) -> bool:
     return any(not isinstance(one, s.Name) or one.name in place.home.counters for one in plain)
 
 
-def _argument(printer: Printer, arg: s.Arg, place: Place) -> Layout:
+def argument(printer: Printer, arg: s.Arg, place: Place) -> Layout:
+    """x, or name = x"""
     shown = printer.show(arg.value, place)
     return shown if arg.name is None else row(written(arg.name), Sign("=", "relation"), shown)

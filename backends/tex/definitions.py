@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ...compiler.names import names_in
 from ...grammar import syntax as s
+from . import calls
 from .expressions import SUM, Printer
 from .facts import Facts, Home, home, operands
 from .names import written
@@ -13,6 +14,7 @@ from .place import Place
 from .signs import REDUCTION
 from .tree import Digits, Layout, Line, Sign, Word, Words, listed, parens, row, scripted, spaced
 
+COUNTED = "lkmnpq"  # the numbers of instances in a stack
 CALL = "(…)"  # ends the name of the call that a model `of` another one begins with: compiler/heads.py
 
 
@@ -201,6 +203,30 @@ def weights(definition: s.Definition, facts: Facts) -> list[Line]:
             behind = row(Words("if "), printer.show(one.condition, Place(here)))
         made.append(Line(names, "∈", scripted(Word("ℝ"), [], shape) if one.axes.names else Word("ℝ"), behind, 1))
     return made
+
+
+def uses(definition: s.Definition, facts: Facts) -> list[Line]:
+    """layer_l : Layer, and the numbers of a stack; LN : LayerNorm(d = emb), and what says whether it exists."""
+    here = home(definition)
+    printer = Printer(facts)
+    return [_use(printer, one, Place(here)) for one in definition.body.uses]
+
+
+def _use(printer: Printer, one: s.UseDecl, place: Place) -> Line:
+    letters = [Word(letter) for letter in COUNTED[: len(one.indices)]]
+    letters = letters if len(letters) == len(one.indices) else [Word(axis.name) for axis in one.indices]
+    names = listed([scripted(written(name.name), list(letters)) for name in one.names])
+    given = [row(written(item.axis.name), Sign("=", "relation"), printer.show(item.value, place)) for item in one.binds]
+    given += [calls.argument(printer, arg, place) for arg in one.args]
+    block = written(one.block.name)
+    behind: list[Layout] = []
+    if letters:
+        sizes = zip(letters, one.indices, strict=True)
+        behind.append(listed([row(letter, Sign("<", "relation"), written(axis.name)) for letter, axis in sizes]))
+    if one.condition is not None:
+        behind.append(row(Words(" if "), printer.show(one.condition, place)))
+    made = row(block, parens(listed(given))) if given else block
+    return Line(names, ":", made, row(*behind) if behind else None, 1)
 
 
 def _shape(axes: s.Axes) -> Layout:

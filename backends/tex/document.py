@@ -12,7 +12,7 @@ from . import latex, mathml, text
 from .parts import Part
 
 NARROWEST, WIDEST = 210, 2000  # millimetres of a page; it is as wide as its longest formula
-MARGIN, PER_SIGN = 60, 2.2
+MARGIN, PER_SIGN = 60, 1.9
 
 
 def write_latex(title: str, parts: Sequence[Part]) -> str:

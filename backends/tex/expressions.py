@@ -51,10 +51,7 @@ class Printer:
 
     def show(self, expr: s.Expr, place: Place, level: int = CHOICE) -> Layout:
         """The layout of an expression where forms at least as tight as `level` may stand; else in parentheses."""
-        made, own = self.form(expr, place)
-        if own >= level or (isinstance(made, Over) and level <= UNARY):
-            return made
-        return parens(made)
+        return fitted(*self.form(expr, place), level)
 
     def axes(self, expr: s.Expr, place: Place) -> tuple[str, ...]:
         """The axes of an expression that have no index where it stands."""
@@ -175,6 +172,11 @@ class Printer:
 def is_called(made: Row) -> bool:
     """Whether it is f(x): a name and parentheses."""
     return len(made.items) == 2 and isinstance(made.items[0], Word | Script)
+
+
+def fitted(made: Layout, own: int, level: int) -> Layout:
+    """A form where others at least as tight as `level` may stand; a fraction needs no parentheses as a factor."""
+    return made if own >= level or (isinstance(made, Over) and level <= UNARY) else parens(made)
 
 
 def number(expr: s.Number) -> Formed:

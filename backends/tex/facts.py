@@ -43,7 +43,8 @@ class Home:
     @property
     def names(self) -> set[str]:
         """Every name that it gives a meaning: no index may be called so."""
-        return {*self.axes, *self.maps, *self.parts, *self.bare, *self.plain, *self.counters}
+        params = {one.name for one in self.definition.params or ()}
+        return {*params, *self.axes, *self.maps, *self.parts, *self.bare, *self.counters}
 
 
 def home(definition: s.Definition) -> Home:
@@ -107,6 +108,7 @@ class Facts:
     def __init__(self, session: Session) -> None:
         self.session = session  # keeps the expressions alive, by whose identity facts are found
         self.found: dict[int, tuple[Names, bool]] = {}
+        self.guessed: dict[int, tuple[s.Expr, Names]] = {}
         for expr, value, scope in session.trace or ():
             self._take(expr, value, scope)
 
@@ -145,7 +147,11 @@ class Facts:
         if isinstance(expr, s.Name) and expr.name in here.plain:
             return ()
         known = self.found.get(id(expr))
-        return known[0] if known is not None else self._guessed(expr, here, deep)
+        if known is not None:
+            return known[0]
+        if id(expr) not in self.guessed:  # which holds the expression, so that its place is no other's
+            self.guessed[id(expr)] = expr, self._guessed(expr, here, deep)
+        return self.guessed[id(expr)][1]
 
     def is_map(self, expr: s.Expr, here: Home) -> bool:
         """Whether it is a weight with an arrow, or one of an instance, or turned round."""

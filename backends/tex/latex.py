@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from .signs import BIG, DELIMITER, FUNCTION, LETTER, MARK, SIGN
+from .signs import BIG, DELIMITER, ESCAPED, FUNCTION, LETTER, MARK, SIGN
 from .tree import (
     Accent,
     Big,
@@ -29,28 +29,6 @@ from .tree import (
     is_tall,
 )
 
-# Characters of running text that mean something to TeX.
-ESCAPED = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "`": "'",
-    '"': "''",
-    "“": "``",
-    "”": "''",
-    "–": "--",
-    "…": r"\ldots{}",
-}
 PLAIN = frozenset(" !'()*+,-./:;=?@[]")
 
 
@@ -75,7 +53,7 @@ def _join(pieces: Iterable[str]) -> str:
 def _pieces(one: Layout) -> list[str]:
     match one:
         case Row(items=items):
-            pairs = zip(items, (*items[1:], None), strict=True)  # functions have a space of their own before them
+            pairs = zip(items, (*items, None)[1:], strict=True)  # functions have a space of their own before them
             return [piece for item, after in pairs if not _spare(item, after) for piece in _pieces(item)]
         case Word():
             return [word(one.text)]

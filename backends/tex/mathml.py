@@ -27,6 +27,23 @@ from .tree import (
 )
 
 NAMESPACE = "http://www.w3.org/1998/Math/MathML"
+ATTRIBUTES = (
+    "accent",
+    "alttext",
+    "columnalign",
+    "display",
+    "displaystyle",
+    "fence",
+    "form",
+    "largeop",
+    "lspace",
+    "movablelimits",
+    "rspace",
+    "separator",
+    "stretchy",
+    "style",
+    "width",
+)
 
 
 def formula(lines: Iterable[Line]) -> str:

@@ -61,11 +61,9 @@ def _symbol(text: str) -> Layout | None:
     digits = re.fullmatch(r"([^\W\d])([0-9₀-₉]+)", text)
     if digits:
         return Script(Word(digits[1]), Digits(digits[2].translate(LOWERED)))
-    if len(text) == 1:
-        return Word(text)
     if marks and len(plain) == len(marks) + 1:
         made: Layout = Word(plain[0])
         for mark in marks:
             made = Accent(made, mark)
         return made
-    return None
+    return Word(text) if len(text) == 1 else None

@@ -10,7 +10,7 @@ from typing import Any
 from ...compiler import driver
 from ...compiler.checking import check_module
 from ...compiler.config import Config
-from ...compiler.modules import Module
+from ...compiler.modules import Entry, Module
 from ...compiler.names import mentioned
 from ...grammar import syntax as s
 from ...grammar.diagnostics import Span, TransformulaError, did_you_mean, error
@@ -29,6 +29,7 @@ class Part:
     comment: tuple[str, ...]
     source: str
     lines: tuple[Line, ...]
+    uses: tuple[Line, ...]
     weights: tuple[Line, ...]
     of: str = ""
     changes: bool = False
@@ -41,8 +42,8 @@ class Part:
 
     @property
     def all_lines(self) -> tuple[Line, ...]:
-        """Its equations, then its weights."""
-        return (*self.lines, *self.weights)
+        """Its equations, then its instances and weights."""
+        return (*self.lines, *self.uses, *self.weights)
 
 
 def facts_of(
@@ -68,57 +69,57 @@ def parts_of(facts: Facts, names: Iterable[str] = (), entry: str | None = None, 
     Raises `TransformulaError` for a name that the spec does not define.
     """
     module = facts.module
-    chosen = [*names] or ([*_leaning(module, known(module, entry))] if entry is not None else _own(module))
+    chosen = [known(module, name) for name in names]
+    if not chosen:
+        chosen = [*_leaning(known(module, entry), module)] if entry is not None else _own(module)
     if not chosen:
         raise error(
             "C651",
             f"{module.name} defines nothing that could be written",
             help="A spec defines formulas, blocks, models or objectives.",
         )
-    return [_part(facts, known(module, name), inline) for name in chosen]
+    return [_part(facts, one, inline) for one in chosen]
 
 
-def known(module: Module, name: str) -> str:
-    """The name, which the spec defines."""
+def known(module: Module, name: str) -> Entry:
+    """The definition of this name."""
     if name not in module.entries:
         advice = did_you_mean(name, module.entries) or f"It has {', '.join(module.entries)}."
         raise error("C650", f"{module.name} defines no `{name}`", help=advice)
-    return name
+    return module.entries[name]
 
 
-def _own(module: Module) -> list[str]:
-    return [name for name in module.own if name in module.entries]
+def _own(module: Module) -> list[Entry]:
+    return [module.entries[name] for name in module.own if name in module.entries]
 
 
-def _leaning(module: Module, entry: str) -> Iterator[str]:
+def _leaning(entry: Entry, module: Module) -> Iterator[Entry]:
     """The definition, and what it mentions, and so on, in the order in which they are met."""
-    waiting, seen = [entry], {entry}
+    waiting, seen = [entry], {entry.name}
     while waiting:
-        name = waiting.pop(0)
-        yield name
-        found = module.entries[name]
-        near = [*_named(found.definition, module)]
-        for one in near:
-            if one in module.entries and one not in seen:
-                seen.add(one)
-                waiting.append(one)
+        found = waiting.pop(0)
+        yield found
+        home = found.module if found.name not in module.entries else module
+        for name in _named(found.definition, home):
+            near = home.entries.get(name) or found.module.entries.get(name)
+            if near is not None and name not in seen:
+                seen.add(name)
+                waiting.append(near)
 
 
 def _named(definition: s.Definition, module: Module) -> Iterator[str]:
     """What a definition mentions: formulas, and blocks through the instances of the spec or its own."""
     names = mentioned(definition) | ({definition.of.name} if definition.of is not None else set())
     uses = {name.name: use for use in definition.body.uses for name in use.names}
-    for name in module.entries:
-        if name in names:
-            yield name
     for name in sorted(names):
+        yield name
         use = uses.get(name) or module.uses.get(name)
         if use is not None:
             yield use.block.name
 
 
-def _part(facts: Facts, name: str, inline: bool) -> Part:
-    entry = facts.module.entries[name]
+def _part(facts: Facts, entry: Entry, inline: bool) -> Part:
+    name = entry.name
     written = facts.module.written.get(name, entry.definition)
     shown = inlined(written) if inline else written
     item = _item(facts.module, name)
@@ -129,6 +130,7 @@ def _part(facts: Facts, name: str, inline: bool) -> Part:
         comment(span),
         span.text.rstrip(),
         tuple(definitions.lines(shown, facts)),
+        tuple(definitions.uses(written, facts)),
         tuple(definitions.weights(written, facts)),
         written.of.name if written.of is not None else "",
         isinstance(item, s.Change),

@@ -32,10 +32,11 @@ def product(printer: Printer, factors: tuple[tuple[str, s.Expr], ...], place: Pl
             if own and axes and current:
                 done += [row(*current), Sign("⊙")]
                 current = []
-            if number == last and printer.form(factor, place)[1] == e.REDUCE:
-                shown, level = printer.show(factor, place), e.REDUCE
+            shown, own_level = printer.form(factor, place)
+            if number == last and own_level == e.REDUCE:
+                level = e.REDUCE
             else:
-                shown = printer.show(factor, place, e.PRODUCT if not isinstance(factor, s.Product) else e.UNARY)
+                shown = e.fitted(shown, own_level, e.UNARY if isinstance(factor, s.Product) else e.PRODUCT)
             current = _beside(current, shown, factor)
         else:
             current = [_whole(op, row(*current), printer, factor, place)]

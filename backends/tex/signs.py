@@ -102,6 +102,30 @@ ABOVE = {
     "\u20d7": "→",
 }
 
+# Characters of running text that mean something to TeX.
+ESCAPED = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": "'",
+    '"': "''",
+    "“": "``",
+    "”": "''",
+    "–": "--",
+    "…": r"\ldots{}",
+}
+ESCAPED_COMMANDS = tuple(one.removesuffix("{}") for one in ESCAPED.values() if one.startswith("\\"))
+
 # --------------------------------------------------------------------------------- functions of the language
 
 # Names that LaTeX has a command for; every other function is a word.
