@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SMALL = ROOT / "examples" / "attention.formula"
 MODEL = get_model_path()
 COMMANDS = (
-    "check", "compile", "run", "corrupt", "train", "docs", "graph", "summary", "tex", "explain", "verify", "convert", "specs",
+    "check", "compile", "run", "corrupt", "train", "docs", "graph", "summary", "tex", "explain", "verify", "convert",
+    "specs",
 )  # fmt: skip
 WRONG = "spec wrong\nf(x) = y + 1\ng(x) = z\n"
 
