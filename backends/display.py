@@ -43,12 +43,10 @@ def small_picture(compiled: Compiled, stage: str = "formula", depth: int | None 
 
 
 def picture_html(made: Picture) -> str:
-    """A picture as an image that is no wider than its cell."""
+    """A picture as an image that is no wider than its cell; one that is high is scrolled."""
     data = b64encode(svg.write(made).encode("utf-8")).decode("ascii")
-    return (
-        f'<img alt="{escape(made.name)} as a picture" src="data:image/svg+xml;base64,{data}" '
-        'style="max-width:100%;max-height:36em;height:auto">'
-    )
+    image = f'<img alt="{escape(made.name)} as a picture" src="data:image/svg+xml;base64,{data}"'
+    return f'<div style="max-height:36em;overflow:auto">{image} style="max-width:100%;height:auto"></div>'
 
 
 def program_html(program: Program) -> str:

@@ -174,8 +174,8 @@ def summarise(compiled: Compiled, sizes: Sizes = USUAL, dtype: str = "float32") 
         advice = did_you_mean(dtype, DTYPES) or f"There are {', '.join(DTYPES)}."
         raise error("C670", f"there is no dtype `{dtype}`", help=advice)
     word = DTYPES[dtype]
-    stages = [_Stage(graph, sizes, word) for graph in (compiled.formula, compiled.graph)]
-    tree = _Tree(compiled, stages[0], stages[1])
+    formula, final = (_Stage(graph, sizes, word) for graph in (compiled.formula, compiled.graph))
+    tree = _Tree(compiled, formula, final)
     weights = tree.weights.values()
     count = sum(one.count for one in weights)
     tokens = tokens_of(compiled.formula, sizes)
@@ -190,7 +190,8 @@ def summarise(compiled: Compiled, sizes: Sizes = USUAL, dtype: str = "float32") 
         sum(one.count for one in weights if one.trainable),
         {name: count * size for name, size in DTYPES.items()},
         tree.block(()),
-        *(stage.whole(tokens) for stage in stages),
+        formula.whole(tokens),
+        final.whole(tokens),
         cache_of(compiled, sizes, word),
     )
 

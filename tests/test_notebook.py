@@ -6,9 +6,10 @@ import base64
 import html.parser
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import nbformat
@@ -38,20 +39,21 @@ def loaded() -> Iterator[InteractiveShell]:
 
 @pytest.fixture
 def shell(loaded: InteractiveShell) -> InteractiveShell:
-    loaded.reset()
+    loaded.reset()  # type: ignore[no-untyped-call]
     return loaded
 
 
 def run(shell: InteractiveShell, line: str, cell: str = CELL) -> Any:
     """(did it work, standard output, what was displayed) of a cell."""
     with capture_output() as found:
-        done = shell.run_cell(f"%%formula {line}\n{cell}")
+        done = shell.run_cell(f"%%formula {line}\n{cell}")  # type: ignore[no-untyped-call]
     return done.success, found.stdout + found.stderr, [one.data for one in found.outputs]
 
 
 def mimes(shell: InteractiveShell, value: Any) -> dict[str, Any]:
     """How the shell shows a value, by kind."""
-    found: dict[str, Any] = shell.display_formatter.format(value)[0]
+    assert shell.display_formatter is not None
+    found: dict[str, Any] = shell.display_formatter.format(value)[0]  # type: ignore[no-untyped-call]
     return found
 
 
@@ -116,6 +118,8 @@ def test_an_unknown_option_is_a_usage_error(shell: InteractiveShell) -> None:
     good, told, _ = run(shell, "a --nothing")
     assert not good
     assert "UsageError: unrecognized arguments: --nothing" in told
+    assert "UsageError: No closing quotation" in run(shell, "a 'b")[1]
+    assert "UsageError: argument --draw: invalid choice" in run(shell, "a --draw gif")[1]
 
 
 # --- what is shown -------------------------------------------------------------------------------------------
@@ -214,7 +218,7 @@ def test_hostile_texts_stay_texts(shell: InteractiveShell) -> None:
 
 def test_the_tour_is_stripped_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    tour = nbformat.read(TOUR, as_version=4)
+    tour = nbformat.read(TOUR, as_version=4)  # type: ignore[no-untyped-call]
     cells = [cell for cell in tour.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     NotebookClient(tour, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
@@ -230,6 +234,8 @@ def test_the_tour_is_stripped_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_front_door_brings_no_ipython() -> None:
-    assert isinstance(transformula, ModuleType)
     assert "load_ipython_extension" not in transformula.__all__
-    assert callable(transformula.load_ipython_extension)
+    assert callable(getattr(transformula, "load_ipython_extension", None))
+    script = "import sys, transformula; transformula.compile; print('IPython' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, text=True, capture_output=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -10,14 +10,15 @@ themselves without the extension (backends/display.py).
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shlex import split
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from IPython.core.magic import Magics, cell_magic, magics_class
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.error import UsageError
 from IPython.display import HTML, Markdown, display
 
 from .grammar.diagnostics import Source, TransformulaError, error
@@ -34,6 +35,7 @@ HTML_OF = {
 }
 """Objects that know nothing of notebooks, and what makes HTML of each."""
 DRAWN = ("none", "svg", "mermaid")
+FORMULA = "Compile the formulas of a cell: the program is there under its name, the axes are printed."
 
 
 class Mistake(TransformulaError):
@@ -45,7 +47,12 @@ class Mistake(TransformulaError):
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext transformula`: registers the magic, and how objects are shown."""
-    shell.register_magics(FormulaMagics)
+
+    def formula(line: str, cell: str) -> None:
+        run_cell(shell, line, cell)
+
+    formula.__doc__ = _Options().format_help()
+    shell.register_magic_function(formula, "cell", "formula")
     plain, html, latex = (shell.display_formatter.formatters[f"text/{kind}"] for kind in ("plain", "html", "latex"))
     for (home, name), (module, function) in HTML_OF.items():
         html.for_type_by_name(home, name, _later(module, function))
@@ -85,31 +92,40 @@ def module_latex(module: Module) -> str:
 # ------------------------------------------------------------------------------------------------------ the magic
 
 
-@magics_class
-class FormulaMagics(Magics):
-    """The cell magic `%%formula`."""
+class _Options(ArgumentParser):
+    """What may stand behind %%formula; a mistake there is told as IPython tells its own."""
 
-    @magic_arguments()
-    @argument("name", help="What the program is called in the notebook.")
-    @argument("--set", dest="settings", action="append", default=[], metavar="NAME=VALUE", help="An entry of config.")
-    @argument("--config", metavar="FILE", help="A config.json with the model's sizes.")
-    @argument("--entry", metavar="NAME", help="The model or objective; by default the cell's first model.")
-    @argument("--backend", default="numpy", help="numpy (the default) or torch.")
-    @argument("--draw", default="none", choices=DRAWN, help="Show the picture, too: svg or mermaid.")
-    @argument("--depth", type=int, help="How many levels of blocks the picture opens.")
-    @argument("--quiet", action="store_true", help="Print no axes.")
-    @cell_magic  # type: ignore[untyped-decorator]
-    def formula(self, line: str, cell: str) -> None:
-        """Compile the formulas of a cell: the program is there under its name, the axes are printed."""
-        asked = parse_argstring(self.formula, line)
-        try:
-            program = compiled_cell(cell, vars(asked))
-            if not asked.quiet:
-                print(axes_of(cell, asked.name, asked.config))
-        except TransformulaError as fault:
-            raise Mistake(fault.diagnostics) from None
-        self.shell.push({asked.name: program})
-        _draw(program, asked.draw, asked.depth)
+    def __init__(self) -> None:
+        super().__init__("%%formula", description=FORMULA, add_help=False)
+        self.add_argument("name", help="What the program is called in the notebook.")
+        self.add_argument("--set", dest="settings", action="append", default=[], metavar="NAME=VALUE")
+        self.add_argument("--config", metavar="FILE", help="A config.json with the model's sizes.")
+        self.add_argument("--entry", metavar="NAME", help="The model or objective; by default the cell's first model.")
+        self.add_argument("--backend", default="numpy", help="numpy (the default) or torch.")
+        self.add_argument("--draw", default="none", choices=DRAWN, help="Show the picture, too.")
+        self.add_argument("--depth", type=int, help="How many levels of blocks the picture opens.")
+        self.add_argument("--quiet", action="store_true", help="Print no axes.")
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the cell with the message alone."""
+        raise UsageError(message)
+
+
+def run_cell(shell: Any, line: str, cell: str) -> None:
+    """`%%formula`: compiles a cell, prints its axes, puts the program into the namespace, and draws it if asked."""
+    try:
+        asked = _Options().parse_args(split(line))
+    except ValueError as fault:  # a quotation that does not end
+        raise UsageError(str(fault)) from None
+    try:
+        program = compiled_cell(cell, vars(asked))
+        told = "" if asked.quiet else axes_of(cell, asked.name, asked.config)
+    except TransformulaError as fault:
+        raise Mistake(fault.diagnostics) from None
+    if told:
+        print(told)
+    shell.push({asked.name: program})
+    _draw(program, asked.draw, asked.depth)
 
 
 def compiled_cell(cell: str, asked: Mapping[str, Any]) -> Program:

@@ -46,7 +46,8 @@ class ModelSummary(Summary):
         """The tables as plain text: costs of the stage `formula` or `final`, blocks to a depth, or the weights."""
         from rich.console import Console
 
-        return printed(Console(width=width, color_system=None, force_jupyter=False, force_terminal=False), self, stage, depth, weights)
+        plain = Console(width=width, color_system=None, force_jupyter=False, force_terminal=False)
+        return printed(plain, self, stage, depth, weights)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(self.text().rstrip())
@@ -263,6 +264,8 @@ def _axes(one: WeightRow) -> str:
 
 
 def _parameters(made: ModelSummary) -> str:
+    if not made.parameters:
+        return "none"
     trained = "all trained" if made.trainable == made.parameters else f"{made.trainable:,} trained"
     kinds: dict[int, list[str]] = {}
     for dtype, count in made.dtype_bytes.items():
@@ -277,7 +280,7 @@ def _run(made: ModelSummary, whole: Whole) -> Iterator[tuple[str, str]]:
     moved = f"{size(one.bytes)} moved in {made.dtype}: {whole.intensity:.1f} operations a byte"
     yield "a run", f"{flops(one.flops)} ({flops(one.products)} in products), {moved}"
     yield "", f"{size(whole.peak_bytes)} of activations at peak"
-    yield "a token", f"{flops(whole.flops_per_token)} ({made.tokens:,} real tokens in all)"
+    yield "a token", f"{flops(round(whole.flops_per_token, 1))} ({made.tokens:,} real tokens in all)"
     if one.load_flops:
         yield "at load", f"{flops(one.load_flops)} once, {size(whole.load_bytes)} of prepared weights"
 

@@ -163,6 +163,7 @@ def test_tied_weights_are_counted_once_and_told_where_they_are_read() -> None:
     assert block(made, "lm_head").shared == ("bert.embed.E",)
     assert block(made, "bert", "embed").weights[0].name == "bert.embed.E"
     assert block(made, "bert", "layer[layers]").shared == ()
+    assert summarise(compile_graph("bert")).top.shared == ()  # it alone reads the table, which it hands to nobody
     joint = summarise(compile_graph("electra", entry="joint"))
     assert block(joint, "generator", "encoder", "embed").shared == ("bert.embed.S",)
     assert block(joint, "generator", "scores").shared == ("bert.embed.E",)
@@ -280,3 +281,16 @@ def test_laws(name: str, small: dict[str, int], dk: int, batch: int, length: int
         assert some.products <= many.products
     assert [block.path for block in made.top.walk()] == [block.path for block in one.top.walk()]
     assert all(block.formula.flops >= block.formula.products for block in made.top.walk())
+
+
+def test_a_block_that_some_steps_choose_runs_so_often() -> None:
+    text = MIXING.replace("h[l + 1] = layer[l](h[l])", "h[l + 1] = odd(h[l]) if l % 2 == 1 else even(h[l])")
+    text = text.replace("layer[layers] : Mix", "odd, even : Mix").replace("layers = 3", "layers = 7")
+    made = summarise(compile_graph(text), Sizes(2, 5))
+    assert [(name, block(made, name).runs, block(made, name).sets) for name in ("first", "odd", "even")] == [
+        ("first", 1, 1),
+        ("odd", 3, 1),
+        ("even", 4, 1),
+    ]
+    assert block(made, "even").formula.products == 4 * block(made, "first").formula.products
+    assert block(made, "odd").formula.products == 3 * block(made, "first").formula.products

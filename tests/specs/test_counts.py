@@ -120,7 +120,7 @@ def counted(run: Any, **options: Any) -> int:
     """What torch counts: of matrix products, and of its fused attention all pairs of rows and keys."""
 
     def attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-        return int(sdpa_flop_count(query, key, value))
+        return int(sdpa_flop_count(query, key, value))  # type: ignore[no-untyped-call]
 
     fused = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: attention}
     with FlopCounterMode(display=False, custom_mapping=fused) as found, torch.no_grad():
