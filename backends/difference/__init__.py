@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...compiler.difference import Change, Differences, compared
+from ...compiler.difference import Change, Differences, Side, compared
 from ...compiler.difference.change import ONLY
 from ...compiler.sizes import Sizes
 from ...grammar.diagnostics import did_you_mean, error
@@ -69,6 +69,14 @@ class Difference:
         return f"<Difference {one} → {other}: {len(self.changes)} changes>"
 
 
+def _same_model(side: Side, other: Side) -> Side:
+    """A side whose model nobody chose, with the one that a config or folder on the other side asks for."""
+    asks = side.given.get("architectures") or not other.given.get("architectures")
+    if asks or other.entry not in side.module.entries:
+        return side
+    return replace(side, entry=other.entry)
+
+
 def diff(
     a: str | Path,
     b: str | Path,
@@ -96,4 +104,6 @@ def diff(
             raise error("C677", f"a comparison has no part `{name}`", help=advice)
     one = read_side(a, config_a, settings_a, entry_a)
     other = read_side(b, config_b, settings_b, entry_b)
+    if entry_a is None and entry_b is None and one.entry != other.entry:
+        one, other = _same_model(one, other), _same_model(other, one)
     return Difference(compared(one, other, Sizes(batch, length, fill), only))

@@ -15,6 +15,8 @@ from ..names import mentioned
 from ..scope import Scope, module_scope
 
 DEEPEST = 32
+MOST = 20_000
+"""Blocks of a tree: of more, each with two of the next kind, there would be no end."""
 
 
 @dataclass(frozen=True)
@@ -57,27 +59,29 @@ def tree(module: Module, config: Config, entry: Entry) -> Block:
     own = Scope(scope.session, config, module, entry)
     names = mentioned(entry.definition)
     top = [(scope, module.uses[name], name) for name in module.uses if name in names]
-    parts = (*_parts(own, entry, 0), *(one for use in top for one in _part(*use, 0)))
+    left = [MOST]
+    parts = (*_parts(own, entry, 0, left), *(one for use in top for one in _part(*use, 0, left)))
     return Block(entry.name, "", entry, weights=_weights(own, entry), parts=parts)
 
 
-def _parts(scope: Scope, entry: Entry, depth: int) -> Iterator[Block]:
+def _parts(scope: Scope, entry: Entry, depth: int, left: list[int]) -> Iterator[Block]:
     for use in entry.definition.body.uses:
         for name in use.names:
-            yield from _part(scope, use, name.name, depth)
+            yield from _part(scope, use, name.name, depth, left)
 
 
-def _part(scope: Scope, use: s.UseDecl, name: str, depth: int) -> Iterator[Block]:
-    """The instance, if this config has it."""
+def _part(scope: Scope, use: s.UseDecl, name: str, depth: int, left: list[int]) -> Iterator[Block]:
+    """The instance, if this config has it; `left` counts down how many blocks a tree may still have."""
+    left[0] -= 1
     try:
-        if depth > DEEPEST or not instances.present(scope, use.condition):
+        if depth > DEEPEST or left[0] < 0 or not instances.present(scope, use.condition):
             return
         made = instances.instance(scope, use, name)
         config, _ = instances.instance_config(made)
     except TransformulaError:  # the model does not use it: nobody asked for its mistakes
         return
     inner = Scope(scope.session, config, made.entry.module, made.entry, made.path + ".", outer=made.picks())
-    parts = tuple(_parts(inner, made.entry, depth + 1))
+    parts = tuple(_parts(inner, made.entry, depth + 1, left))
     stack = tuple((axis.name, axis.size if isinstance(axis.size, int) else 0) for axis in made.stack)
     yield Block(name, made.path, made.entry, use, stack, _declared(use), _weights(inner, made.entry), parts)
 

@@ -31,7 +31,8 @@ def compared(one: Side, other: Side, sizes: Sizes = USUAL, only: Iterable[str] =
 
 
 def _changes(one: Side, other: Side, matching: Matching) -> Iterator[Change]:
-    models = objectives.model_pairs(one, other)
+    mine, theirs = matching.pairs[0]
+    models = objectives.model_pairs(one, other, (mine.kind, theirs.kind))
     yield from _facts(one, other)
     left, right = one.graph(one.entry), other.graph(other.entry)
     if left is not None and right is not None:
@@ -43,7 +44,7 @@ def _changes(one: Side, other: Side, matching: Matching) -> Iterator[Change]:
     yield from objectives.compared(one, other, models)
     kinds = {block.kind for pair in matching.pairs[1:] for block in pair}
     apart = [pair for pair in models if not kinds.intersection(pair)]  # the weights of the rest are in the tree
-    yield from weights.compared(one, other, apart, matching.paths())
+    yield from weights.compared(one, other, apart, matching.paths(within=True))
     yield from tensors.compared(one, other)
 
 
@@ -68,7 +69,8 @@ def definitions(
 def renames(one: Side, other: Side, matching: Matching) -> dict[str, str]:
     """Instances that only have other names, by those of the one."""
     names = {(mine.name, theirs.name) for mine, theirs in matching.pairs[1:]}
-    names.add((weights.instance_of(one), weights.instance_of(other)))
+    roots = matching.pairs[0]
+    names.add((weights.instance_of(one, roots[0].kind), weights.instance_of(other, roots[1].kind)))
     found = {mine: theirs for mine, theirs in sorted(names) if mine and theirs and mine != theirs}
     return {mine: theirs for mine, theirs in found.items() if theirs not in found}
 
@@ -91,4 +93,4 @@ def _cost(one: Side, other: Side, matching: Matching, sizes: Sizes) -> tuple[tup
     pair = costs.summaries(one, other, sizes)
     causal = ["sees itself and" in recognised(side)["who sees whom"] for side in (one, other)]
     caches = [costs.cache_of(side, made, seen) for side, made, seen in zip((one, other), pair, causal, strict=True)]
-    return costs.whole(*pair, (caches[0], caches[1])), costs.blocks(*pair, matching.paths())
+    return costs.whole(*pair, (caches[0], caches[1])), costs.blocks(*pair, matching)

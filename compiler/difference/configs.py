@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +17,7 @@ from .change import ADDED, CHANGED, REMOVED, Change, Line, place
 from .meaning import digest
 from .sides import Side
 
+FIXED = "fixed"
 SHOWN = 8
 """Entries that are named in one sentence."""
 
@@ -44,6 +45,7 @@ def compared(one: Side, other: Side) -> Iterator[Change]:
     names = {option.name.name for pair in differing for option in pair}
     for left, right in differing:
         yield _value(one, other, left, right, names)
+    yield from _keys(pairs)
     yield from _only(one, REMOVED, {a.name.name for a, _ in pairs})
     yield from _only(other, ADDED, {b.name.name for _, b in pairs})
 
@@ -74,6 +76,24 @@ def _follows(left: s.Option, right: s.Option, differing: set[str]) -> str:
         return ""
     parts = [one.name for one in names_in(left.value) if one.name in differing]
     return f"{' and '.join(dict.fromkeys(parts))} ({expression(left.value)})" if parts else ""
+
+
+def _keys(pairs: Sequence[tuple[s.Option, s.Option]]) -> Iterator[Change]:
+    """The entries that are read from other keys of config.json, or from none, as one change."""
+    differing = [(a, b) for a, b in pairs if (a.keys or b.keys) and not set(a.keys) & set(b.keys)]
+    if not differing:
+        return
+    lines = tuple(
+        Line(b.name.name, _key_text(a), _key_text(b), place(a.span), place(b.span)) for a, b in differing
+    )
+    told = [f"{line.name} {'is' if line.after == FIXED else 'from'} {line.after}" for line in lines]
+    say = "in config.json " + ", ".join(told[:SHOWN]) + (f" and {len(told) - SHOWN} more" if len(told) > SHOWN else "")
+    yield Change("config", CHANGED, "keys", say, lines=lines, rank=8)
+
+
+def _key_text(option: s.Option) -> str:
+    """What an entry is called in config.json; of none that it is fixed."""
+    return " or ".join(".".join(key) for key in option.keys) or FIXED
 
 
 def _only(side: Side, kind: str, known: set[str]) -> Iterator[Change]:

@@ -9,6 +9,7 @@ from ..keeping import Cache
 from ..sizes import Sizes
 from ..summary import Block, Summary, summarise
 from .change import BlockFigures, Figure
+from .matching import Matching
 from .sides import Side
 
 
@@ -28,9 +29,15 @@ def whole(one: Summary, other: Summary, caches: tuple[Cache | None, Cache | None
     return tuple(made)
 
 
-def blocks(one: Summary, other: Summary, paths: Mapping[str, str]) -> tuple[BlockFigures, ...]:
+def blocks(one: Summary, other: Summary, matching: Matching) -> tuple[BlockFigures, ...]:
     """The parameters and operations of each block, those that stand for each other in one row."""
-    return tuple(_rows(one.top, other.top, paths, 0))
+    tops = [_at(side.top, root) for side, root in zip((one, other), matching.roots, strict=True)]
+    return tuple(_rows(tops[0], tops[1], matching.paths(), 0))
+
+
+def _at(top: Block, path: str) -> Block:
+    """The block at a path."""
+    return next((block for block in top.walk() if ".".join(block.path) == path), top)
 
 
 def _rows(one: Block | None, other: Block | None, paths: Mapping[str, str], level: int) -> Iterator[BlockFigures]:

@@ -111,18 +111,22 @@ def _deep(one: Node) -> Iterator[Node]:
     return ordered([one], lambda here: (*here.args, *here["body"]) if here.op == "loop" else here.args)
 
 
-def _number(one: Node, step: int) -> float | None:
+def _number(key: Node, step: int) -> float | None:
     """The value of an expression at a place, where its number is the place; None if more goes into it."""
-    if one.op in ("position", "index"):
-        return step
-    if one.op == "const":
-        return float(one["value"])
-    if one.op in ("rename", "widen") or (one.op == "input" and one.args):
-        return _number(one.args[0], step)
-    values = [_number(arg, step) for arg in one.args]
-    if one.op != "map" or None in values:
-        return None
-    return float(ops.FUNCTIONS[one["fn"]].meaning(*values))
+    values: dict[Node, float | None] = {}
+    for one in ordered([key], lambda here: here.args):
+        args = [values[arg] for arg in one.args]
+        made: float | None = None
+        if one.op in ("position", "index"):
+            made = step
+        elif one.op == "const":
+            made = float(one["value"])
+        elif one.op in ("rename", "widen") or (one.op == "input" and args):
+            made = args[0]
+        elif one.op == "map" and None not in args:
+            made = float(ops.FUNCTIONS[one["fn"]].meaning(*args))
+        values[one] = made
+    return values[key]
 
 
 def _rotates(of: Facts) -> bool:

@@ -34,20 +34,59 @@ class Matching:
     new: list[Block] = field(default_factory=list)
     moved: list[tuple[Block, Block]] = field(default_factory=list)
 
-    def paths(self) -> dict[str, str]:
-        """The path of each matched block of the one in the other."""
-        return {one.path: other.path for one, other in self.pairs}
+    @property
+    def roots(self) -> tuple[str, str]:
+        """Where the two models begin that were matched: one may be a part of the other."""
+        return self.pairs[0][0].path, self.pairs[0][1].path
+
+    def paths(self, within: bool = False) -> dict[str, str]:
+        """The path of each matched block of the one in the other; `within`: from the matched models on."""
+        pairs = [(one.path, other.path) for one, other in self.pairs]
+        if not within:
+            return dict(pairs)
+        roots = [f"{root}." if root else "" for root in self.roots]
+        ends = [tuple(p if p != r else "" for p, r in zip(pair, self.roots, strict=True)) for pair in pairs]
+        return {one.removeprefix(roots[0]): other.removeprefix(roots[1]) for one, other in ends}
 
 
 def matched(one: Block, other: Block, meant: Meant = _nothing, meant_there: Meant = _nothing) -> Matching:
     """The matching of two trees, from their roots down; what is left over may have moved.
 
+    Where one model is a part of the other, as Bert of SentenceBert, it is matched with that part.
+
     `meant` says what is recognised in a block of the one (its norm, its attention), `meant_there` of the other.
     """
     found = Matching()
-    _below(one, other, found, (meant, meant_there))
+    inside, around = _inside(one, other), _inside(other, one)
+    if inside is not None:
+        _below(one, inside[-1], found, (meant, meant_there))
+        found.new += _beside(other, inside)
+    elif around is not None:
+        _below(around[-1], other, found, (meant, meant_there))
+        found.gone += _beside(one, around)
+    else:
+        _below(one, other, found, (meant, meant_there))
     _moves(found)
     return found
+
+
+def _inside(one: Block, other: Block) -> list[Block] | None:
+    """The blocks that lead from a model to the part of it which the other model is, the part last."""
+    if one.kind == other.kind:
+        return None
+    ways = [[part] for part in other.parts]
+    while ways:
+        way = ways.pop(0)
+        if way[-1].kind == one.kind:
+            return way
+        ways += [[*way, part] for part in way[-1].parts]
+    return None
+
+
+def _beside(root: Block, way: list[Block]) -> list[Block]:
+    """What stands beside the blocks of a way."""
+    on_it = {id(block) for block in way}
+    return [part for block in (root, *way[:-1]) for part in block.parts if id(part) not in on_it]
 
 
 def _below(one: Block, other: Block, found: Matching, meant: tuple[Meant, Meant]) -> None:

@@ -12,10 +12,12 @@ WORDS = {"objective": "objective", "corruption": "corruption of texts", "model":
 RANKS = {"objective": 1.0, "corruption": 2.0, "model": 3.0}
 
 
-def model_pairs(one: Side, other: Side) -> list[tuple[str, str]]:
+def model_pairs(one: Side, other: Side, compared: tuple[str, str]) -> list[tuple[str, str]]:
     """Models that stand for each other: the two compared, those of one name or role, those of one objective."""
-    pairs = [(one.entry, other.entry)]
-    left, right = (side.models[1:] for side in (one, other))
+    pairs = [compared]
+    left, right = (
+        [name for name in side.models if name != first] for side, first in zip((one, other), compared, strict=True)
+    )
     for role in (lambda side, name: name, _role):
         known = {role(other, name): name for name in right}
         for name in [name for name in left if role(one, name) in known]:

@@ -16,6 +16,11 @@ OPTIONAL = ", optional"
 
 def compared(found: Matching) -> Iterator[Change]:
     """The changes of a matching, the same one of several blocks once."""
+    one, other = found.pairs[0]
+    if one.path != other.path:
+        inner, here = (one, REMOVED) if one.path else (other, ADDED)
+        say = f"{inner.kind} is a part of {'the first' if here == REMOVED else 'the second'} model, {inner.path}"
+        yield Change("structure", CHANGED, inner.path, say, one.path, other.path, rank=0.1).at(*_spans(one, other))
     yield from _lost(found.gone, REMOVED)
     yield from _lost(found.new, ADDED)
     for one, other in found.moved:

@@ -48,8 +48,9 @@ class Held:
         return f"[{ins} → {outs}]"
 
 
-def held(side: Side, models: Sequence[str], inside: str) -> dict[str, Held]:
-    """The weights of some models of a side by their path; in others the compared one is the instance `inside`."""
+def held(side: Side, models: Sequence[str]) -> dict[str, Held]:
+    """The weights of some models of a side by their path in the first of them, which the others have inside."""
+    inside = instance_of(side, models[0]) if models else ""
     found: dict[str, Held] = {}
     for name in models:
         graph, rows = side.graph(name), side.rows(name)
@@ -60,24 +61,24 @@ def held(side: Side, models: Sequence[str], inside: str) -> dict[str, Held]:
             for weight in row.weights:
                 stored.setdefault(weight.name, []).append(row.stored)
         for weight in graph.weights:
-            path = weight.name.removeprefix(f"{inside}.") if inside and name != side.entry else weight.name
+            path = weight.name.removeprefix(f"{inside}.") if inside and name != models[0] else weight.name
             if path not in found:
                 found[path] = Held(path, weight, tuple(stored.get(weight.name, ())))
     return found
 
 
-def instance_of(side: Side) -> str:
-    """The instance under which other models of the spec have the compared one: `bert`."""
+def instance_of(side: Side, model: str) -> str:
+    """The instance under which other models of the spec have a model: `bert`."""
     for name, use in side.module.uses.items():
-        if use.block.name == side.entry:
+        if use.block.name == model:
             return name
     return ""
 
 
 def compared(one: Side, other: Side, models: Sequence[tuple[str, str]], blocks: Mapping[str, str]) -> Iterator[Change]:
     """The changes of weights; `blocks` are matched blocks by their path, `models` those that stand for each other."""
-    mine = held(one, [pair[0] for pair in models], instance_of(one))
-    theirs = held(other, [pair[1] for pair in models], instance_of(other))
+    mine = held(one, [pair[0] for pair in models])
+    theirs = held(other, [pair[1] for pair in models])
     moved = {path: _moved(path, blocks) for path in mine}
     pairs = [(mine[path], theirs[there]) for path, there in moved.items() if there in theirs]
     gone = [(there, mine[path]) for path, there in moved.items() if there not in theirs]
@@ -101,10 +102,11 @@ def compared(one: Side, other: Side, models: Sequence[tuple[str, str]], blocks: 
 def _moved(path: str, blocks: Mapping[str, str]) -> str:
     """The path of a weight in the other model, where its block has another name there."""
     block, _, name = path.rpartition(".")
-    while block and block not in blocks:
+    while block and block not in blocks:  # of another model: a head's
         block, _, more = block.rpartition(".")
         name = f"{more}.{name}"
-    return f"{blocks[block]}.{name}" if block and blocks.get(block) else path
+    home = blocks.get(block, block)
+    return f"{home}.{name}" if home else name
 
 
 def _in_block(one: tuple[str, Held]) -> tuple[str, str, str]:

@@ -190,3 +190,22 @@ def test_a_header_that_is_none(tmp_path: Path, content: bytes) -> None:
 def test_labels_say_what_is_set() -> None:
     assert read_side("bert", settings={"layers": 2, "tied": False}).label == "bert with layers=2, tied=false"
     assert read_side("spec s\nmodel M(x[seq]) → [seq] = x\n").label == "text"
+
+
+def test_a_spec_beside_a_config_is_compared_by_its_model(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": ["BertForMaskedLM"]}))
+    for sides in (("bert", tmp_path / "config.json"), (tmp_path / "config.json", "bert")):
+        found = diff(sides[0], sides[1], only=("structure", "formulas", "weights"))
+        assert found.found.models == ("BertForMaskedLM", "BertForMaskedLM")
+        assert not found
+
+
+def test_a_model_inside_the_other_is_compared_with_that_part() -> None:
+    found = diff("bert", "bert", entry_b="BertForMaskedLM")
+    said = [one.say for one in found.changes]
+    assert said[0] == "Bert is a part of the second model, bert"
+    assert not [one for one in found.changes if one.part in ("formulas", "weights", "names", "config")]
+    assert next(one for one in found.found.blocks if one.name == "layer[layers]").equal
+    back = diff("bert", "bert", entry_a="BertForMaskedLM").changes
+    assert back[0].say == "Bert is a part of the first model, bert"
+    assert {one.kind for one in back} == {"changed", "added", "removed"}

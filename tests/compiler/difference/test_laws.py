@@ -121,6 +121,10 @@ CHANGED = {
         ("    head     = 12    as", "    head     = 8     as"),
         [("config", "changed", "head is 8 instead of 12")],
     ),
+    "a key of config.json": (
+        ("    head     = 12    as num_attention_heads", "    head     = 12    as heads"),
+        [("config", "changed", "in config.json head from heads")],
+    ),
     "how a weight begins": (
         ("            P : [place, d]   ~ normal(0.02)", "            P : [place, d]   ~ normal(0.03)"),
         [("weights", "changed", "embed.P begins as normal(0.03) instead of normal(0.02)")],

@@ -8,7 +8,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformula.compiler.difference.blocks import Block
+from transformula.compiler.config import Config
+from transformula.compiler.difference.blocks import MOST, Block, tree
 from transformula.compiler.difference.matching import matched, paired, shared
 from transformula.compiler.driver import load_module
 
@@ -85,3 +86,16 @@ def test_pairs_of_numbers() -> None:
     pairs, gone, new = paired([1, 2, 3], [2, 3, 4], (lambda n: n,), None)
     assert (pairs, gone, new) == ([(2, 2), (3, 3)], [1], [4])
     assert shared(Counter("ab"), Counter("bc")) == 1 / 3
+
+
+def test_a_tree_that_doubles_at_each_level_ends() -> None:
+    kinds = "".join(
+        f"block B{i}(x[d]) → [d] = a(x) + x\n    uses a, b : B{i + 1}\n" if i < 30 else f"block B{i}(x[d]) → [d] = x\n"
+        for i in range(31)
+    )
+    text = f"spec s\nconfig\n    d = 4\n{kinds}model M(x[seq, d]) → [seq, d] = a(x)\n    uses a : B0\n"
+    start = time.monotonic()
+    module = load_module(text)
+    blocks = list(tree(module, Config(module), module.entries["M"]).walk())
+    assert len(blocks) <= MOST + 1
+    assert time.monotonic() - start < 30

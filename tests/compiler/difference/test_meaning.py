@@ -77,6 +77,10 @@ OTHER = {
         model("x @ A + y @ A + z", "A : [d → d]"),
     ),
     "which axis": (model("mean[d](x) + y + z"), model("mean[seq](x) + y + z")),
+    "which weight goes where": (
+        model("(x @ A) * exp(x @ B) + (y @ A) * exp(y @ B) + z", "A, B : [d → d]"),
+        model("(x @ A) * exp(x @ B) + (y @ B) * exp(y @ A) + z", "A, B : [d → d]"),
+    ),
     "a constant": (model("2 * x + y + z"), model("3 * x + y + z")),
     "which input": (model("exp(x) + y + z"), model("x + exp(y) + z")),
 }
