@@ -20,10 +20,14 @@ _TAKEN = re.compile(r"(@\d+)+$")
 
 
 def _mix(value: Array) -> Array:
+    """The finaliser of splitmix64, in memory of its own."""
+    value, beside = np.array(value), np.empty_like(value)
     with np.errstate(over="ignore"):
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(value ^ (value >> np.uint64(31)))
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+            np.bitwise_xor(value, np.right_shift(value, np.uint64(shift), out=beside), out=value)
+            if factor != 1:
+                np.multiply(value, np.uint64(factor), out=value)
+    return value
 
 
 def key(site: str) -> int:

@@ -150,6 +150,24 @@ class GradientWriter(Selecting):
         """A dropout of the numbers that the reference draws for this site, step and seed."""
         if one["draw"] != "dropout":
             return super()._random(one)
+        numbers, dims = self._drawn(one)
+        self.need("drawn", "dropped")
+        value, rate = self.real(self.value(one.args[0])), self.value(one.args[1])
+        return Value(f"dropped({self._whole(value, dims)}, {rate.text}, {numbers})", "", dims)
+
+    def _drawn(self, one: Node) -> tuple[str, Dims]:
+        """(the variable of the numbers of a draw, its axes): drawn once, for the dropout and for its mask backwards."""
+        key: object = ("drawn", one["site"], one.free, one.args[2:], one.get("drawn") or one.axes)
+        if key not in self.memo:
+            text, dims = self._numbers(one)
+            name = self.names.fresh("numbers")
+            self.write(f"{name} = {text}")
+            self.memo[key] = Value(name, "", dims)  # type: ignore[index]
+        found = self.memo[key]  # type: ignore[index]
+        return found.text, found.dims
+
+    def _numbers(self, one: Node) -> tuple[str, Dims]:
+        """The numbers of a draw at its steps, for all rows or those that are picked, and their axes."""
         picked, axes = one.get("picked"), one.get("drawn") or one.axes
         count = len(one.args) - one.get("counted", 0)
         given = [f"int({self.value(arg).text})" for arg in one.args[count:]]
@@ -158,21 +176,18 @@ class GradientWriter(Selecting):
         known = drawing_order(axes)
         turned = "" if known == list(axes) else f", {tuple(known.index(axis) for axis in axes)}"
         numbers = f"drawn(seed, {site}, ({', '.join(self.size(axis) for axis in known)},){turned})"
-        dims = one.axes
-        if picked is not None:
-            keys = picked if isinstance(picked, tuple) else (picked,)
-            places = [self.value(arg) for arg in one.args[2:count]]
-            lead = tuple(dict.fromkeys(axis for place in places for axis in place.dims))
-            shared = tuple(a for a in axes if a in lead and a not in keys)
-            rest = tuple(a for a in axes if a not in lead and a not in keys)
-            order = tuple(axes.index(axis) for axis in (*keys, *shared, *rest))
-            index = [f"np.asarray({aligned(place, '', lead)})" for place in places]
-            index += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", lead) for a in shared]
-            numbers, dims = f"drawn_rows({numbers}, {order}, {', '.join(index)})", (*lead, *rest)
-            self.need("drawn_rows")
-        self.need("drawn", "dropped")
-        value, rate = self.real(self.value(one.args[0])), self.value(one.args[1])
-        return Value(f"dropped({self._whole(value, dims)}, {rate.text}, {numbers})", "", dims)
+        if picked is None:
+            return numbers, one.axes
+        keys = picked if isinstance(picked, tuple) else (picked,)
+        places = [self.value(arg) for arg in one.args[2:count]]
+        lead = tuple(dict.fromkeys(axis for place in places for axis in place.dims))
+        shared = tuple(a for a in axes if a in lead and a not in keys)
+        rest = tuple(a for a in axes if a not in lead and a not in keys)
+        order = tuple(axes.index(axis) for axis in (*keys, *shared, *rest))
+        index = [f"np.asarray({aligned(place, '', lead)})" for place in places]
+        index += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", lead) for a in shared]
+        self.need("drawn_rows")
+        return f"drawn_rows({numbers}, {order}, {', '.join(index)})", (*lead, *rest)
 
     # ------------------------------------------------------------------------------------------------- meanings
 

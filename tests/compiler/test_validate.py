@@ -231,7 +231,7 @@ def test_sizes_have_the_parts_that_instances_ask_for() -> None:
         found = small(made, profile)
         assert all(found.sizes[name] % 4 == 0 for name in ("d", "head", "ffn"))
         assert max(found.sizes.values()) < 1000
-    own = {axis.name: axis.size for axis in sizes.axes_of(small(made, "different").graph)}
+    own: dict[str, Any] = {axis.name: axis.size for axis in sizes.axes_of(small(made, "different").graph)}
     assert own["generator.d"] * 4 == own["d"]
     proof.prove_quickly(compile_graph("electra", entry="joint"))
 

@@ -81,6 +81,22 @@ def test_only_rows_that_count_are_computed_and_drop_what_they_would_among_all() 
     assert any(one.op == "selected" for one in made.graph.nodes())
 
 
+def test_a_site_is_drawn_once_for_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An embedding, and three sites in each of two layers: the backward has the numbers of the forward."""
+    made = program("bert", "mlm")
+    model = class_of(made)(random_weights(made), dtype="float64")
+    space, sites = model.loss_and_gradients.__func__.__globals__, list[str]()
+    real = space["drawn"]
+
+    def noted(seed: int, site: str, *rest: Any) -> Array:
+        sites.append(site)
+        return real(seed, site, *rest)
+
+    monkeypatch.setitem(space, "drawn", noted)
+    model.loss_and_gradients(**given(made), seed=1)
+    assert len(sites) == len(set(sites)) == 1 + 2 * 3
+
+
 @pytest.mark.parametrize("entry", ["mlm", "joint"])
 def test_each_part_of_each_step_draws_by_itself(entry: str) -> None:
     """Two parts with the same examples, and two steps, drop out otherwise; the same part of a step does not."""
