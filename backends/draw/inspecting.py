@@ -1,7 +1,7 @@
 """All that the inspector knows of a model, as plain values for one JSON text: each thing once, the rest are numbers.
 
-Boxes that two stages have in common are one entry of `boxes`, so a stage is a list of numbers. Keys (stops.py) tell which
-box of a stage is which of another.
+Boxes that two stages have in common are one entry of `boxes`, so a stage is a list of numbers. Keys (stops.py) tell
+which box of a stage is which of another.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class _Book:
     def _lines(self, made: list[Generated]) -> list[dict[int, list[Any]]]:
         tables = [found_lines(Finder(one), self.origins, self.reads) for one in made]
         return [
-            {self.keys(key): [near, numbers, self.keys(via) if via else -1] for key, (near, numbers, via) in table.items()}
+            {self.keys(key): [near, lines, self.keys(via) if via else -1] for key, (near, lines, via) in table.items()}
             for table in tables
         ]
 

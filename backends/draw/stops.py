@@ -1,9 +1,9 @@
 """The stages of a compilation one after the other: what each pass added to the picture, took away, and changed.
 
-Graphs of two stages share the nodes that are equal, but a node is equal only if all below it is: a pass that touches the
-first layer makes all others anew. So shown nodes are known by where they come from (instance, name or line), and each has
-a *recipe*: what it computes from the shown nodes that it reads, which stand in it by their keys. A node has changed where
-its recipe has.
+Graphs of two stages share the nodes that are equal, but a node is equal only if all below it is: a pass that touches
+the first layer makes all others anew. So shown nodes are known by where they come from (instance, name or line), and
+each has a *recipe*: what it computes from the shown nodes that it reads, which stand in it by their keys. A node has
+changed where its recipe has.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from transformula.backends.draw import FORMATS, draw, picture
+from transformula.backends.draw.html import unpacked
 from transformula.backends.draw.layout import Frame, Layout, lay_out
 from transformula.backends.draw.measure import lines, wrap
 from transformula.backends.draw.mermaid import MAX_CHARACTERS, MAX_EDGES
