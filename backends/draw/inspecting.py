@@ -47,7 +47,8 @@ class _Book:
     def __init__(self, compiled: Compiled, sizes: Sizes | None) -> None:
         self.compiled, self.sizes = compiled, sizes
         self.keys, self.files, self.clusters, self.axes = _Table(), _Table(), _Table(), _Table()
-        self.weights, self.boxes, self.cluster_rows = _Table(), _Table(), {}
+        self.weights, self.boxes = _Table(), _Table()
+        self.cluster_rows: dict[str, dict[str, Any]] = {}
         self.origins: dict[str, Origin] = {}
         self.reads: dict[str, dict[str, None]] = {}
         self.hidden = False
@@ -57,7 +58,8 @@ class _Book:
         """Everything, once all stages have been seen."""
         made = modules(self.compiled)
         ledger = made[0].ledger or self.compiled.ledger
-        all_stops, rows = stops(self.compiled), []
+        all_stops = stops(self.compiled)
+        rows: list[dict[str, Any]] = []
         for stop in all_stops:
             rows.append(self._stop(stop, rows[-1] if rows and stop.stands else None))
         names = [stop.name for stop in all_stops]
@@ -128,8 +130,8 @@ class _Book:
 
     def _clusters(self, drawn: Picture) -> dict[str, int]:
         """The number of the cluster around each box; clusters are known by the titles on the way to them."""
-        simple = {one.ident for one in drawn.top.clusters()}
-        simple -= {one.ident for one in make(drawn.folded, drawn.depth, most=MOST).top.clusters()}
+        simple = {one.ident for one in drawn.top.clusters()} if not drawn.notes else set()
+        simple -= {one.ident for one in make(drawn.folded, drawn.depth, most=MOST).top.clusters()} if simple else set()
         homes: dict[str, int] = {}
         formulas = {block.span: _line(block.outputs[0].value.span.text) for block in drawn.folded.blocks.values()}
         queue: list[tuple[Cluster, str, int]] = [(drawn.top, drawn.top.name, -1)]
@@ -138,7 +140,7 @@ class _Book:
             if key not in self.cluster_rows:
                 row = {"k": key, "t": cluster.name, "b": cluster.block, "x": cluster.times, **self._place(cluster.span)}
                 row |= {"p": parent, "simple": cluster.ident in simple}
-                row["f"] = formulas.get(cluster.span, "")
+                row["f"] = formulas.get(cluster.span, "") if cluster.span else ""
                 self.cluster_rows[key] = _filled(row)
             seen: dict[str, int] = {}
             for item in cluster.items:
