@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+
+from .ordering import Segment, untangle
 
 GAP_X, GAP_Y = 22.0, 30.0
 SLOT = 10.0
@@ -33,17 +35,19 @@ class Vertex:
 
 @dataclass
 class Link:
-    """An edge of one level: from vertex to vertex, by number; `key` names what is carried."""
+    """An edge of one level: from vertex to vertex, by number; `key` names what is carried.
+
+    One that goes `back` leads from its reader to its source: links never go round in a circle (see `turning`).
+    """
 
     tail: int
     head: int
     key: str
-    chain: list[int] = field(default_factory=list)
     back: bool = False
+    chain: list[int] = field(default_factory=list)
 
 
 Point = tuple[float, float]
-Segment = tuple[int, int, str]
 
 
 @dataclass
@@ -62,7 +66,6 @@ class Level:
 
     def arrange(self) -> None:
         """Ranks, lanes, order, places."""
-        self._turn_cycles()
         self._rank()
         self._lanes()
         self._sort()
@@ -71,30 +74,6 @@ class Level:
         self._place_y()
 
     # ------------------------------------------------------------------------------------------------- ranks
-
-    def _turn_cycles(self) -> None:
-        """Links that would close a circle are laid out the other way round."""
-        state = [0] * len(self.vertices)
-        after: dict[int, list[Link]] = {}
-        for link in self.links:
-            after.setdefault(link.tail, []).append(link)
-        for root in range(len(self.vertices)):
-            stack = [(root, iter(after.get(root, ())))] if not state[root] else []
-            state[root] = state[root] or 1
-            while stack:
-                here, rest = stack[-1]
-                found = next(rest, None)
-                if found is None:
-                    state[here] = 2
-                    stack.pop()
-                elif state[found.head] == 1:
-                    found.back = True
-                elif state[found.head] == 0:
-                    state[found.head] = 1
-                    stack.append((found.head, iter(after.get(found.head, ()))))
-        for link in self.links:
-            if link.back:
-                link.tail, link.head = link.head, link.tail
 
     def _rank(self) -> None:
         waiting = [0] * len(self.vertices)
@@ -146,14 +125,21 @@ class Level:
         for segment in found:
             self.gaps[self.vertices[segment[0]].rank].append(segment)
         self.sweeps = 12 if len(found) < LARGE else 4
-        best, fewest = [list(row) for row in self.order], self._crossings()
-        for sweep in range(self.sweeps):
-            down = sweep % 2 == 0
-            for rank in range(1, ranks) if down else range(ranks - 2, -1, -1):
-                self._sort_rank(rank, rank - 1 if down else rank + 1)
-            count = self._crossings()
-            if count < fewest:
-                best, fewest = [list(row) for row in self.order], count
+        best, fewest = self.order, math.inf
+        for start in (self.order, [row[::-1] for row in self.order]):
+            self.order = [list(row) for row in start]
+            for sweep in range(self.sweeps if fewest else 0):
+                down = sweep % 2 == 0
+                for rank in range(1, ranks) if down else range(ranks - 2, -1, -1):
+                    self._sort_rank(rank, rank - 1 if down else rank + 1)
+                tried = self.order
+                if sweep >= self.sweeps - 3 and len(found) < LARGE:
+                    self.order = [list(row) for row in tried]
+                    untangle(self.order, self.gaps, self._ends)
+                count = self._crossings()
+                if count < fewest:
+                    best, fewest = [list(row) for row in self.order], count
+                self.order = tried
         self.order = best
 
     def _sort_rank(self, rank: int, other: int) -> None:
@@ -289,7 +275,9 @@ class Level:
             vertex = self.vertices[number]
             low = self.bottom(vertex.rank)
             if number == link.tail:
-                x = vertex.x + vertex.outs.get(link.key, 0.0)
+                beside = link.back and vertex.kind == "box"  # the labels of what leaves the box
+                corner = 3.0 - vertex.width / 2 if beside else 0.0
+                x = vertex.x + vertex.outs.get(link.key, corner)
                 found.append(((x, vertex.y + vertex.height), (x, low)))
             elif number == link.head:
                 x = vertex.x + vertex.ins.get(link.key, self.arrivals.get((number, link.key), 0.0))
@@ -316,3 +304,27 @@ def spread(
     flat = [pool[0] / pool[1] for pool in pools for _ in range(int(pool[2]))]
     for number, x, moved in zip(row, flat, shift, strict=False):
         vertices[number].x = x + moved
+
+
+def turning(count: int, pairs: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Which of the pairs of vertices have to be turned round, so that no circle is left."""
+    after: dict[int, list[int]] = {}
+    for tail, head in dict.fromkeys(pairs):
+        after.setdefault(tail, []).append(head)
+    state = [0] * count
+    found: set[tuple[int, int]] = set()
+    for root in range(count):
+        stack = [(root, iter(after.get(root, ())))] if not state[root] else []
+        state[root] = state[root] or 1
+        while stack:
+            here, rest = stack[-1]
+            head = next(rest, None)
+            if head is None:
+                state[here] = 2
+                stack.pop()
+            elif state[head] == 1:
+                found.add((here, head))
+            elif state[head] == 0:
+                state[head] = 1
+                stack.append((head, iter(after.get(head, ()))))
+    return found

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from .layered import SLOT, Level, Link, Point, Vertex
+from .layered import SLOT, Level, Link, Point, Vertex, turning
 from .measure import NAME, SMALL, label, size, subtitle, title, width
 from .picture import Box, Cluster, Edge, Picture
 
@@ -85,7 +86,8 @@ class _Inner:
 
 def lay_out(picture: Picture, right: bool = False) -> Layout:
     """The places and routes of a picture, downwards or to the right."""
-    inner = _Placer(picture.edges, right).cluster(picture.top, picture.edges, top=True)
+    going = [(edge, False) for edge in picture.edges]
+    inner = _Placer(picture.edges, right).cluster(picture.top, going, top=True)
     made = inner.layout
     made.width, made.height = inner.width, inner.height
     return _turned(made) if right else made
@@ -99,6 +101,10 @@ def head(cluster: Cluster) -> tuple[float, float]:
     return wide + 12, HEAD + (SECOND if second else 0.0)
 
 
+Going: TypeAlias = tuple[Edge, bool]
+"""An edge, and whether it goes back: against the direction of the picture, since its ends feed each other."""
+
+
 class _Placer:
     def __init__(self, edges: Iterable[Edge], right: bool) -> None:
         self.right = right
@@ -106,10 +112,15 @@ class _Placer:
         for edge in edges:
             self.texts.setdefault(edge.source, {}).setdefault(_key(edge), label(edge))
 
-    def cluster(self, cluster: Cluster, edges: Iterable[Edge], top: bool = False) -> _Inner:
-        edges = tuple(edges)
+    def cluster(self, cluster: Cluster, edges: Iterable[Going], top: bool = False) -> _Inner:
+        """A cluster with all that is in it; edges that go back leave at its top and enter at its bottom."""
+        going = tuple(edges)
         holder = _holders(cluster)
-        touching = _touching(holder, edges)
+        ends = [(holder.get(edge.source), holder.get(edge.target)) for edge, _ in going]
+        pairs = [(a, b) for a, b in ends if a is not None and b is not None and a != b]
+        turned = turning(len(cluster.items), pairs)
+        going = tuple((edge, back or pair in turned) for (edge, back), pair in zip(going, ends, strict=True))
+        touching = _touching(ends, going)
         inner = {
             n: self.cluster(item, touching.get(n, ()))
             for n, item in enumerate(cluster.items)
@@ -127,14 +138,15 @@ class _Placer:
                 vertices.append(Vertex(SLOT, 0.0, kind))
             return ports[kind, key]
 
-        links: dict[tuple[int, int, str], tuple[str, str]] = {}
-        for edge in edges:
-            source, target, key = holder.get(edge.source), holder.get(edge.target), _key(edge)
+        links: dict[tuple[int, int, str, bool], tuple[str, str]] = {}
+        for (edge, back), (source, target) in zip(going, ends, strict=True):
             if source == target:  # both outside, or both in one item
                 continue
-            tail = port("in", key) if source is None else source
-            end = port("out", key) if target is None else target
-            links.setdefault((tail, end, key), (edge.source, edge.target))
+            key = _key(edge)
+            tail = port("out" if back else "in", key) if source is None else source
+            end = port("in" if back else "out", key) if target is None else target
+            found = (end, tail, key, True) if back else (tail, end, key, False)
+            links.setdefault(found, (edge.source, edge.target))
         level = Level(vertices, [Link(*one) for one in links])
         level.arrange()
         return self._collect(cluster, level, inner, ports, top, list(links.values()))
@@ -191,6 +203,9 @@ class _Placer:
             if level.vertices[link.head].kind == "out":
                 pieces[-1] = (pieces[-1][0], (pieces[-1][1][0], high))
             last = link.tail if link.back else link.head
+            if link.back and last < len(cluster.items) and isinstance(cluster.items[last], Box):
+                frame = made.boxes[cluster.items[last].ident]
+                pieces[0] = ((pieces[0][0][0], frame.y + frame.height), pieces[0][1])
             tip = last < len(cluster.items) and isinstance(cluster.items[last], Box)
             made.paths.append(Path(link.key, tuple(pieces), tip, link.back, between))
         places = {spot: left + level.vertices[n].x for spot, n in ports.items()}
@@ -247,13 +262,15 @@ def _holders(cluster: Cluster) -> dict[str, int]:
     return found
 
 
-def _touching(holder: dict[str, int], edges: Iterable[Edge]) -> dict[int, list[Edge]]:
+def _touching(
+    ends: Iterable[tuple[int | None, int | None]], going: Iterable[Going]
+) -> dict[int, list[Going]]:
     """The edges that start or end in each item."""
-    found: dict[int, list[Edge]] = {}
-    for edge in edges:
-        for item in dict.fromkeys((holder.get(edge.source), holder.get(edge.target))):
+    found: dict[int, list[Going]] = {}
+    for one, pair in zip(going, ends, strict=True):
+        for item in dict.fromkeys(pair):
             if item is not None:
-                found.setdefault(item, []).append(edge)
+                found.setdefault(item, []).append(one)
     return found
 
 
