@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
+from xml.etree.ElementTree import Element
 
 from ...compiler import pipeline
 from ...compiler.driver import Compiled
@@ -221,12 +222,17 @@ class _Table:
         return list(self.number)
 
 
-def rendered(box: Box) -> Any:
-    """The formula of a box for the page, which draws it: None, and it shows the text of the spec.
-
-    Else MathML as nested lists, [element, child or text, …]; the page makes only elements that it knows.
-    """
+def rendered(box: Box) -> list[Any] | None:
+    """The formula of a box as MathML in nested lists (see `nested`); None, and the page shows the text of the spec."""
     return None
+
+
+def nested(math: Element) -> list[Any]:
+    """An element as [name, attributes, text or element, …]; the page makes only those of MathML that it knows."""
+    found: list[Any] = [math.tag.rpartition("}")[2], dict(math.attrib), *([math.text] if math.text else [])]
+    for part in math:
+        found += [nested(part), *([part.tail] if part.tail else [])]
+    return found
 
 
 def _filled(row: dict[str, Any]) -> dict[str, Any]:

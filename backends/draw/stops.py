@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Node, ordered
@@ -55,11 +55,15 @@ def stops(compiled: Compiled) -> tuple[Stop, ...]:
         if before is None:
             made.append(Stop(stage.name, stage.graph, folded, keys, first=True))
         else:
-            made.append(Stop(stage.name, stage.graph, folded, keys, *_changes(before, folded, keys)))
+            new, gone, changed = _changes(before, folded, keys)
+            made.append(Stop(stage.name, stage.graph, folded, keys, new, gone, changed))
     return tuple(made)
 
 
-def _changes(before: Stop, folded: Folded, keys: Mapping[Node, str]) -> tuple[tuple[str, ...], ...]:
+Keys: TypeAlias = tuple[str, ...]
+
+
+def _changes(before: Stop, folded: Folded, keys: Mapping[Node, str]) -> tuple[Keys, Keys, Keys]:
     """The keys that are new, gone, and changed. An equal node is the same whatever is shown of what it reads."""
     old, now = ({key: one for one, key in found.items()} for found in (before.keys, keys))
     old_loops, loops = (_loops(one.graph) for one in (before.folded, folded))
