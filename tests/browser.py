@@ -24,7 +24,7 @@ def browser_path() -> str:
         if found:
             return found
     raise RuntimeError(
-        f"The tests of pages need a browser, one of {', '.join(NAMES)}: tests/install_tools.sh installs Debian's chromium."
+        f"The tests of pages need a browser, one of {', '.join(NAMES)}: tests/install_tools.sh installs one."
     )
 
 

@@ -22,7 +22,7 @@ HERE, AT_LINE, WITHIN = 0, 1, 2
 
 @dataclass(frozen=True)
 class Generated:
-    """A module of a backend: its text, where its lines come from, and the ledger after writing; or why there is none."""
+    """A module of a backend: its text, where its lines come from, the ledger after writing; or why there is none."""
 
     backend: str
     text: str = ""

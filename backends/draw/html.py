@@ -1,8 +1,8 @@
 """A compiled model → the inspector: one page with all stages, the spec, the generated modules and the ledger.
 
-The page holds one JSON text and draws it with our own scripts, layout included. Both are packed (zlib, base64: a third of
-their size), so no text of a spec stands in the page as it is. It asks for nothing: no other file, no network, and its
-Content-Security-Policy allows the scripts and the style that it came with, by their hashes.
+The page holds one JSON text and draws it with our own scripts, layout included. Both are packed (zlib, base64: a third
+of their size), so no text of a spec stands in the page as it is. It asks for nothing: no other file, no network, and
+its Content-Security-Policy allows the scripts and the style that it came with, by their hashes.
 """
 
 from __future__ import annotations
@@ -131,12 +131,11 @@ def _script() -> str:
 def _style() -> str:
     """The style with its colours for light and dark; those of boxes and edges are the ones of the SVG."""
     text = re.sub(r"\s*\n\s*", "\n", _text("page.css.j2")).strip()
-    return "\n".join(
-        [":root{color-scheme:light;" + _inks(0) + "}", ":root[data-scheme=dark]{color-scheme:dark;" + _inks(1) + "}"]
-        + [f"{where}{{{rule}}}" for name, where in PLACES.items() for rule in [LIGHT[name]]]
-        + [f":where(:root[data-scheme=dark]) {where}{{{rule}}}" for name, where in PLACES.items() for rule in [DARK[name]]]
-        + [text, ""]
-    )
+    dark = ":root[data-scheme=dark]"
+    rows = [f":root{{color-scheme:light;{_inks(0)}}}", f"{dark}{{color-scheme:dark;{_inks(1)}}}"]
+    rows += [f"{where}{{{LIGHT[name]}}}" for name, where in PLACES.items()]
+    rows += [f":where({dark}) {where}{{{DARK[name]}}}" for name, where in PLACES.items()]
+    return "\n".join([*rows, text, ""])
 
 
 def _inks(way: int) -> str:

@@ -1,7 +1,7 @@
 """All that the inspector knows of a model, as plain values for one JSON text: each thing once, the rest are numbers.
 
-Boxes that two stages have in common are one entry of `boxes`, so a stage is a list of numbers. Keys (stops.py) tell which
-box of a stage is which of another.
+Boxes that two stages have in common are one entry of `boxes`, so a stage is a list of numbers. Keys (stops.py) tell
+which box of a stage is which of another.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
+from xml.etree.ElementTree import Element
 
 from ...compiler import pipeline
 from ...compiler.driver import Compiled
@@ -47,7 +48,8 @@ class _Book:
     def __init__(self, compiled: Compiled, sizes: Sizes | None) -> None:
         self.compiled, self.sizes = compiled, sizes
         self.keys, self.files, self.clusters, self.axes = _Table(), _Table(), _Table(), _Table()
-        self.weights, self.boxes, self.cluster_rows = _Table(), _Table(), {}
+        self.weights, self.boxes = _Table(), _Table()
+        self.cluster_rows: dict[str, dict[str, Any]] = {}
         self.origins: dict[str, Origin] = {}
         self.reads: dict[str, dict[str, None]] = {}
         self.hidden = False
@@ -57,7 +59,8 @@ class _Book:
         """Everything, once all stages have been seen."""
         made = modules(self.compiled)
         ledger = made[0].ledger or self.compiled.ledger
-        all_stops, rows = stops(self.compiled), []
+        all_stops = stops(self.compiled)
+        rows: list[dict[str, Any]] = []
         for stop in all_stops:
             rows.append(self._stop(stop, rows[-1] if rows and stop.stands else None))
         names = [stop.name for stop in all_stops]
@@ -128,8 +131,8 @@ class _Book:
 
     def _clusters(self, drawn: Picture) -> dict[str, int]:
         """The number of the cluster around each box; clusters are known by the titles on the way to them."""
-        simple = {one.ident for one in drawn.top.clusters()}
-        simple -= {one.ident for one in make(drawn.folded, drawn.depth, most=MOST).top.clusters()}
+        simple = {one.ident for one in drawn.top.clusters()} if not drawn.notes else set()
+        simple -= {one.ident for one in make(drawn.folded, drawn.depth, most=MOST).top.clusters()} if simple else set()
         homes: dict[str, int] = {}
         formulas = {block.span: _line(block.outputs[0].value.span.text) for block in drawn.folded.blocks.values()}
         queue: list[tuple[Cluster, str, int]] = [(drawn.top, drawn.top.name, -1)]
@@ -138,7 +141,7 @@ class _Book:
             if key not in self.cluster_rows:
                 row = {"k": key, "t": cluster.name, "b": cluster.block, "x": cluster.times, **self._place(cluster.span)}
                 row |= {"p": parent, "simple": cluster.ident in simple}
-                row["f"] = formulas.get(cluster.span, "")
+                row["f"] = formulas.get(cluster.span, "") if cluster.span else ""
                 self.cluster_rows[key] = _filled(row)
             seen: dict[str, int] = {}
             for item in cluster.items:
@@ -199,7 +202,7 @@ class _Book:
     def _lines(self, made: list[Generated]) -> list[dict[int, list[Any]]]:
         tables = [found_lines(Finder(one), self.origins, self.reads) for one in made]
         return [
-            {self.keys(key): [near, numbers, self.keys(via) if via else -1] for key, (near, numbers, via) in table.items()}
+            {self.keys(key): [near, lines, self.keys(via) if via else -1] for key, (near, lines, via) in table.items()}
             for table in tables
         ]
 
@@ -219,12 +222,17 @@ class _Table:
         return list(self.number)
 
 
-def rendered(box: Box) -> Any:
-    """The formula of a box for the page, which draws it: None, and it shows the text of the spec.
-
-    Else MathML as nested lists, [element, child or text, …]; the page makes only elements that it knows.
-    """
+def rendered(box: Box) -> list[Any] | None:
+    """The formula of a box as MathML in nested lists (see `nested`); None, and the page shows the text of the spec."""
     return None
+
+
+def nested(math: Element) -> list[Any]:
+    """An element as [name, attributes, text or element, …]; the page makes only those of MathML that it knows."""
+    found: list[Any] = [math.tag.rpartition("}")[2], dict(math.attrib), *([math.text] if math.text else [])]
+    for part in math:
+        found += [nested(part), *([part.tail] if part.tail else [])]
+    return found
 
 
 def _filled(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """The stages of a compilation one after the other: what each pass added to the picture, took away, and changed.
 
-Graphs of two stages share the nodes that are equal, but a node is equal only if all below it is: a pass that touches the
-first layer makes all others anew. So shown nodes are known by where they come from (instance, name or line), and each has
-a *recipe*: what it computes from the shown nodes that it reads, which stand in it by their keys. A node has changed where
-its recipe has.
+Graphs of two stages share the nodes that are equal, but a node is equal only if all below it is: a pass that touches
+the first layer makes all others anew. So shown nodes are known by where they come from (instance, name or line), and
+each has a *recipe*: what it computes from the shown nodes that it reads, which stand in it by their keys. A node has
+changed where its recipe has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Node, ordered
@@ -45,7 +45,6 @@ class Stop:
 def stops(compiled: Compiled) -> tuple[Stop, ...]:
     """Each stage with what it changed; a stage whose graph is the same shares the work of the one before."""
     made: list[Stop] = []
-    recipes: Mapping[str, Any] = {}
     for stage in compiled.stages:
         before = made[-1] if made else None
         if before is not None and before.graph.roots == stage.graph.roots:
@@ -53,16 +52,28 @@ def stops(compiled: Compiled) -> tuple[Stop, ...]:
             continue
         folded = fold(stage.graph, compiled.module)
         keys = keyed(folded, before.keys if before else {})
-        found = _recipes(folded, keys)
         if before is None:
             made.append(Stop(stage.name, stage.graph, folded, keys, first=True))
         else:
-            new = tuple(key for key in found if key not in recipes)
-            gone = tuple(key for key in recipes if key not in found)
-            changed = tuple(key for key in found if key in recipes and found[key] != recipes[key])
+            new, gone, changed = _changes(before, folded, keys)
             made.append(Stop(stage.name, stage.graph, folded, keys, new, gone, changed))
-        recipes = found
     return tuple(made)
+
+
+Keys: TypeAlias = tuple[str, ...]
+
+
+def _changes(before: Stop, folded: Folded, keys: Mapping[Node, str]) -> tuple[Keys, Keys, Keys]:
+    """The keys that are new, gone, and changed. An equal node is the same whatever is shown of what it reads."""
+    old, now = ({key: one for one, key in found.items()} for found in (before.keys, keys))
+    old_loops, loops = (_loops(one.graph) for one in (before.folded, folded))
+    new = tuple(key for key in now if key not in old)
+    gone = tuple(key for key in old if key not in now)
+    differ = [key for key in now if key in old and old[key] is not now[key]]
+    changed = tuple(
+        key for key in differ if recipe(old[key], before.keys, old_loops) != recipe(now[key], keys, loops)
+    )
+    return new, gone, changed
 
 
 def keyed(folded: Folded, before: Mapping[Node, str]) -> dict[Node, str]:
@@ -100,9 +111,8 @@ def _place(folded: Folded, one: Node) -> str:
 # --------------------------------------------------------------------------------------------------------- recipes
 
 
-def _recipes(folded: Folded, keys: Mapping[Node, str]) -> dict[str, Any]:
-    loops = {one["loop"]: one for one in folded.graph.nodes() if one.op == "loop"}
-    return {key: recipe(one, keys, loops) for one, key in keys.items()}
+def _loops(graph: Graph) -> dict[int, Node]:
+    return {one["loop"]: one for one in graph.nodes() if one.op == "loop"}
 
 
 def recipe(one: Node, keys: Mapping[Node, str], loops: Mapping[int, Node]) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from transformula.backends.draw import FORMATS, draw, draw_bytes, picture, png, svg
+from transformula.backends.draw.html import unpacked
 from transformula.backends.draw.look import Look
 from transformula.backends.draw.mermaid import MAX_CHARACTERS, MAX_EDGES
 from transformula.backends.draw.picture import Box, Cluster, Picture
