@@ -27,7 +27,10 @@ from transformula.texts import Job
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ROOT / "examples" / "attention.formula"
 MODEL = get_model_path()
-COMMANDS = ("check", "compile", "run", "corrupt", "train", "graph", "explain", "verify", "convert", "specs")
+COMMANDS = (
+    *("check", "compile", "run", "corrupt", "train", "docs", "graph", "explain", "verify", "convert", "specs"),
+    "tex",
+)
 WRONG = "spec wrong\nf(x) = y + 1\ng(x) = z\n"
 
 

@@ -17,7 +17,7 @@ from ...grammar import syntax as s
 from .signs import REDUCTION
 
 Names = tuple[str, ...]
-DEEPEST = 12  # parts that are looked through for axes that no check has found
+DEEPEST = 400  # parts that are looked through, each by the one before, for axes that no check has found
 
 
 @dataclass(frozen=True)

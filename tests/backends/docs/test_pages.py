@@ -114,6 +114,7 @@ def test_a_tie_is_told() -> None:
 def test_config_tells_default_value_and_key() -> None:
     assert "| `dk` | `d / head` | `64` |  |" in made("bert.md").text
     assert "| `d` | `768` |  | `hidden_size` |" in made("bert.md").text
+    assert not any("object at 0x" in made(file).text or "Record(" in made(file).text for file in FILES)
 
 
 def test_paper_and_base() -> None:
