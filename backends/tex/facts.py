@@ -150,6 +150,7 @@ class Facts:
         if known is not None:
             return known[0]
         if id(expr) not in self.guessed:  # which holds the expression, so that its place is no other's
+            self.guessed[id(expr)] = expr, ()  # what a recurrence finds of itself on its way
             self.guessed[id(expr)] = expr, self._guessed(expr, here, deep)
         return self.guessed[id(expr)][1]
 

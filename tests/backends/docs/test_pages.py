@@ -137,6 +137,10 @@ def test_command_writes_the_page(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["docs", "gelu(x) = x * x\n"]).exit_code != 0
 
 
+def test_a_deep_formula_has_its_page() -> None:
+    assert r"\exp(\exp(" in page(f"f(x) = {'exp(' * 190}x{')' * 190}\n").text
+
+
 HOSTILE = '''\
 # <script>alert(1)</script> [link](javascript:alert) ![i](x) `code` | $x$ **bold** &amp; ```
 # Eve, "A </td> paper", 2020.
