@@ -55,14 +55,15 @@ def page(
     made = _compiled(module, entry, config, settings)
     about, papers = head(module)
     found = tables.parameters(module, made.formula, made.config) if made is not None and made.kind in WHOLE else []
-    blocks = [
-        f"# {plain(_name(module))}",
-        *_head(module, about, papers, links or {}),
-        *(_picture(made, depth) if made is not None else ()),
-        *_formulas(facts),
-        *(_parameters(module, made, found) if made is not None and found else ()),
-        *_config(module, made.config if made is not None else Config(module)),
-    ]
+    with deep():
+        blocks = [
+            f"# {plain(_name(module))}",
+            *_head(module, about, papers, links or {}),
+            *(_picture(made, depth) if made is not None else ()),
+            *_formulas(facts),
+            *(_parameters(module, made, found) if made is not None and found else ()),
+            *_config(module, made.config if made is not None else Config(module)),
+        ]
     text = "\n\n".join(blocks) + "\n"
     return Page(_name(module), " ".join(about), papers, made.entry if found and made else "", tables.total(found), text)
 
@@ -118,9 +119,8 @@ def _formulas(facts: Facts) -> Iterator[str]:
     """The definitions of the file; one that only changes config has none."""
     if any(name in facts.module.entries for name in facts.module.own):
         yield "## Formulas"
-        with deep():
-            for part in parts_of(facts):
-                yield from _part(part)
+        for part in parts_of(facts):
+            yield from _part(part)
 
 
 def _part(part: Part) -> Iterator[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ...compiler.checkpoint import CheckpointMap, checkpoint_rows, label
 from ...compiler.config import Config, show
 from ...compiler.ir import Axis, Graph, Weight
 from ...compiler.modules import Module
 from ...compiler.stored import Row
+from ...compiler.values import Choice, Formula, Record
 from ...grammar import syntax as s
 from ...grammar.diagnostics import TransformulaError
 from ...grammar.printer import expression as printed
@@ -111,9 +113,14 @@ def _value(option: s.Option, config: Config, default: str) -> str:
     if option.index is not None:
         return ""
     try:
-        value = show(config.value(option.name.name))
+        found = config.value(option.name.name)
     except TransformulaError:
         return ""
+    if isinstance(found, Record):
+        found = found.value
+    if not isinstance(found, bool | Fraction | float | Formula | Choice):
+        return ""
+    value = show(found)
     text = {True: "true", False: "false", None: "none"}.get(value) if isinstance(value, bool | None) else str(value)
     return "" if text == default or text is None else text
 

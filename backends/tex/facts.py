@@ -17,7 +17,7 @@ from ...grammar import syntax as s
 from .signs import REDUCTION
 
 Names = tuple[str, ...]
-DEEPEST = 12  # parts that are looked through for axes that no check has found
+DEEPEST = 400  # parts that are looked through, each by the one before, for axes that no check has found
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,7 @@ class Facts:
         if known is not None:
             return known[0]
         if id(expr) not in self.guessed:  # which holds the expression, so that its place is no other's
+            self.guessed[id(expr)] = expr, ()  # what a recurrence finds of itself on its way
             self.guessed[id(expr)] = expr, self._guessed(expr, here, deep)
         return self.guessed[id(expr)][1]
 

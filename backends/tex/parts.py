@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...compiler import driver
-from ...compiler.checking import check_module
+from ...compiler.checking import check_module, deep
 from ...compiler.config import Config
 from ...compiler.modules import Entry, Module
 from ...compiler.names import mentioned
@@ -78,7 +78,8 @@ def parts_of(facts: Facts, names: Iterable[str] = (), entry: str | None = None, 
             f"{module.name} defines nothing that could be written",
             help="A spec defines formulas, blocks, models or objectives.",
         )
-    return [_part(facts, one, inline) for one in chosen]
+    with deep():
+        return [_part(facts, one, inline) for one in chosen]
 
 
 def known(module: Module, name: str) -> Entry:

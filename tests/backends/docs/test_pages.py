@@ -114,6 +114,7 @@ def test_a_tie_is_told() -> None:
 def test_config_tells_default_value_and_key() -> None:
     assert "| `dk` | `d / head` | `64` |  |" in made("bert.md").text
     assert "| `d` | `768` |  | `hidden_size` |" in made("bert.md").text
+    assert not any("object at 0x" in made(file).text or "Record(" in made(file).text for file in FILES)
 
 
 def test_paper_and_base() -> None:
@@ -134,6 +135,10 @@ def test_command_writes_the_page(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "| `layers` | `12` | `2` | `num_hidden_layers` |" in out.read_text("utf-8")
     assert CliRunner().invoke(app, ["docs", "gelu(x) = x * x\n"]).exit_code != 0
+
+
+def test_a_deep_formula_has_its_page() -> None:
+    assert r"\exp(\exp(" in page(f"f(x) = {'exp(' * 190}x{')' * 190}\n").text
 
 
 HOSTILE = '''\
