@@ -59,6 +59,8 @@ def call(printer: Printer, expr: s.Call, place: Place) -> Formed:
 def _is_short(one: Layout) -> bool:
     """A letter with what stands around it: e^{x_j}; longer ones are exp(…)."""
     while isinstance(one, Script | Accent):
+        if isinstance(one, Script) and not isinstance(one.sup, Digits | Sign | None):
+            return False
         one = one.base
     return isinstance(one, Digits) or (isinstance(one, Word) and not one.upright)
 

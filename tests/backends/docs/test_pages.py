@@ -138,7 +138,7 @@ def test_command_writes_the_page(tmp_path: Path) -> None:
 
 
 def test_a_deep_formula_has_its_page() -> None:
-    assert r"\exp(\exp(" in page(f"f(x) = {'exp(' * 190}x{')' * 190}\n").text
+    assert r"\exp(\exp(" in page(f"f(x) = {'exp(' * 95}x{')' * 95}\n").text
 
 
 HOSTILE = '''\

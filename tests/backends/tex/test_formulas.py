@@ -49,6 +49,8 @@ FORMULAS = [
     ("f(x) = floor(x)", "f(x) = ⌊x⌋"),
     ("f(x) = x // 2 + x % 3", "f(x) = ⌊x / 2⌋ + x mod 3"),
     ("f(x) = 1e-12 * x", "f(x) = 10⁻¹²x"),
+    ("f(x) = exp(x²)", "f(x) = e^{x²}"),
+    ("f(x) = exp(exp(x))", "f(x) = exp(e^x)"),
     # reductions and indices
     ("f[d](x[d]) = sum[d](x²)", "f(x) = ∑_{i = 1}^{d} xᵢ²"),
     ("f[d](x[d]) = mean[d](x)", "f(x) = (1 / d)∑_{i = 1}^{d} xᵢ"),
