@@ -108,7 +108,9 @@ def test_commands_start_quickly() -> None:
         (["verify", "bert", "--without", "simplfy"], 1, "Did you mean simplify?"),
         (["verify", "examples"], 1, "examples/config.json does not exist"),
         (["graph", "bert", "--stage", "smplify"], 1, "Did you mean simplify?"),
-        (["graph", "bert", "--format", "png"], 2, "'png' is not one of"),
+        (["graph", "bert", "--format", "pgn"], 2, "'pgn' is not one of"),
+        (["graph", "bert", "--direction", "left"], 2, "'left' is not one of"),
+        (["graph", "bert", "--format", "png", "--scale", "16"], 1, "pixels is too large"),
         (["run", "nothing", "--text", "a"], 1, "no model's folder here: nothing does not exist"),
         (["run", "examples", "--text", "a"], 1, "examples/config.json does not exist"),
         (["run", MODEL, "--file", "nothing.txt"], 1, "nothing.txt: No such file or directory"),
@@ -252,6 +254,35 @@ def test_graph_prints_or_writes(form: str, tmp_path: Path) -> None:
     out = tmp_path / "picture"
     assert call("graph", SMALL, "--format", form, "-o", out).exit_code == 0
     assert call("graph", SMALL, "--format", form).stdout == out.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("ending", "start"),
+    [
+        ("svg", b"<svg "),
+        ("png", b"\x89PNG"),
+        ("dot", b"digraph"),
+        ("gv", b"digraph"),
+        ("mmd", b"flowchart TB"),
+        ("txt", b"flowchart TB"),
+    ],
+)
+def test_the_ending_of_a_file_says_which_picture(ending: str, start: bytes, tmp_path: Path) -> None:
+    out = tmp_path / f"picture.{ending}"
+    assert call("graph", SMALL, "-o", out).exit_code == 0
+    assert out.read_bytes().startswith(start)
+
+
+def test_graph_has_directions_and_sizes() -> None:
+    assert call("graph", SMALL, "--direction", "right").stdout.startswith("flowchart LR")
+    assert "rankdir=LR" in call("graph", SMALL, "--format", "dot", "--direction", "right").stdout
+    small, large = (call("graph", SMALL, "--length", str(length)).stdout for length in (8, 512))
+    assert small != large
+    assert "FLOP" in small
+    assert "FLOP" not in call("graph", SMALL, "--no-figures").stdout
+    assert "for 2 examples of 16 tokens" in call(
+        "graph", SMALL, "--format", "svg", "--batch", "2", "--length", "16"
+    ).stdout
 
 
 def test_graph_of_a_stage() -> None:

@@ -12,7 +12,14 @@ from transformula.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-PICTURES = {"attention": ["examples/attention.formula"], "bert": ["bert", "--depth", "1"]}
+PICTURES = {
+    "attention": ["examples/attention.formula"],
+    "bert": ["bert", "--depth", "1"],
+    "albert": ["albert", "--depth", "1"],
+    "t5": ["t5", "--entry", "T5ForConditionalGeneration", "--depth", "2", "--direction", "right"],
+    "bert_final": ["bert", "--depth", "2", "--stage", "final"],
+}
+"""The pictures of docs/pictures, of the README and of docs/pictures.md, by the options that make them."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +34,12 @@ def test_pictures_are_fresh(name: str, regen: bool) -> None:
     if regen:
         path.write_text(drawn, "utf-8")
     assert path.read_text("utf-8") == drawn, "write it anew with pytest --regen"
+
+
+def test_the_page_shows_its_pictures_with_their_commands() -> None:
+    page = (ROOT / "docs" / "pictures.md").read_text("utf-8")
+    for name in re.findall(r"\(pictures/(\w+)\.svg\)", page):
+        assert f"transformula graph {' '.join(PICTURES[name])} -o {name}.svg" in page
 
 
 def test_the_spec_is_the_example() -> None:

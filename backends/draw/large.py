@@ -1,7 +1,7 @@
 """Pictures of large graphs: what is too much to draw, or to look at, is closed, and a note says so.
 
-    a place of more than 300 things       becomes up to 20 parts, in the order of the graph
     a picture of more than 800 boxes      is drawn less deep, until it has no more
+    a place in it of more than 300 things becomes up to 20 parts, in the order of the graph
 """
 
 from __future__ import annotations
@@ -17,19 +17,15 @@ PART = "part "
 
 
 def condensed(folded: Folded) -> Folded:
-    """The same graph, crowded places divided into parts."""
+    """The same graph, crowded places divided into parts if it is too much to draw at once."""
+    if len(folded.places) <= BOXES:
+        return folded
     things: dict[Place, dict[Place | Node, None]] = {}
     for one, place in folded.places.items():
         for size in range(len(place)):
             things.setdefault(place[:size], {})[place[: size + 1]] = None
         things.setdefault(place, {})[one] = None
-    crowded = {
-        place: _parts(inside)
-        for place, inside in things.items()
-        if len(inside) > CROWDED
-    }
-    if not crowded:
-        return folded
+    crowded = {place: _parts(inside) for place, inside in things.items() if len(inside) > CROWDED}
     moved = _Mover(crowded)
     return replace(
         folded,

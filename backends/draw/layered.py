@@ -318,8 +318,8 @@ def turning(count: int, pairs: Iterable[tuple[int, int]]) -> set[tuple[int, int]
         state[root] = state[root] or 1
         while stack:
             here, rest = stack[-1]
-            head = next(rest, None)
-            if head is None:
+            head = next(rest, -1)
+            if head < 0:
                 state[here] = 2
                 stack.pop()
             elif state[head] == 1:

@@ -179,7 +179,7 @@ def bends(path: Path) -> Iterator[Curve]:
 def _drawn(curves: Iterable[Curve], right: bool) -> Iterator[str]:
     """The commands of an SVG path; a line that is not straight ahead is a bend."""
     here: Point | None = None
-    for (x0, y0), (x1, y1) in curves:  # type: ignore[misc]
+    for (x0, y0), (x1, y1) in curves:
         if here is None:
             yield f"M{x0:.1f} {y0:.1f}"
         here = (x1, y1)

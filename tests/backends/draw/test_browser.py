@@ -70,7 +70,12 @@ def test_every_text_fits_as_a_browser_draws_it(page: Any, spec: str, entry: str 
 @pytest.mark.parametrize("form", ["svg", "html"])
 def test_no_text_of_a_spec_runs(page: Any, form: str) -> None:
     ran: list[str] = []
-    page.on("dialog", lambda dialog: (ran.append(dialog.message), dialog.dismiss()))
+
+    def caught(dialog: Any) -> None:
+        ran.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", caught)
     text = f"spec evil\nmodel M(x[seq, d] as inputs) → [seq, d] = x + y  # {EVIL}\n    where y = x * 2  # {EVIL}\n"
     text += "config\n    d = 4\n"
     drawn = draw(compile_graph(text, until="formula"), form)

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from transformula.backends.draw import FORMATS, draw, picture
+from transformula.backends.draw import FORMATS, draw, draw_bytes, picture, png, svg
 from transformula.backends.draw.html import unpacked
+from transformula.backends.draw.look import Look
 from transformula.backends.draw.mermaid import MAX_CHARACTERS, MAX_EDGES
 from transformula.backends.draw.picture import Box, Cluster, Picture
 from transformula.compiler.driver import Compiled, compile_graph
@@ -182,14 +185,10 @@ def hostile() -> Picture:
 
 
 def test_no_text_becomes_markup() -> None:
-    from transformula.backends.draw import svg as writer
-
-    text = writer.write(hostile())
-    svg = text[text.index("<svg") : text.rindex("</svg>") + 6]
-    tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()}
+    drawn = svg.write(hostile())
+    tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(drawn).iter()}
     assert tags == {"svg", "title", "desc", "style", "rect", "g", "text", "path"}
-    assert "<script>" not in text
-    assert not re.search(r"\b(href|src|on[a-z]+)\s*=", svg)
+    assert not re.search(r"\b(href|src|on[a-z]+)\s*=", drawn)
 
 
 def test_the_lines_of_a_spec_become_no_markup() -> None:
@@ -233,3 +232,54 @@ def test_unknown_format_and_stage_are_errors() -> None:
         draw(compiled(SMALL), "png")
     with pytest.raises(TransformulaError, match="no stage `formla`"):
         draw(compiled(SMALL), "svg", "formla")
+
+
+# --- pixels ---------------------------------------------------------------------------------------
+
+
+def image(made: Picture, look: Look) -> Image.Image:
+    return Image.open(BytesIO(png.write(made, look))).convert("RGB")
+
+
+def test_a_png_is_the_svg_at_its_scale() -> None:
+    made = drawn(SMALL)
+    found = re.search(r'width="(\d+)" height="(\d+)"', svg.write(made))
+    one, two = (image(made, Look(scale=scale)) for scale in (1.0, 2.0))
+    assert found
+    assert one.size == (int(found[1]), int(found[2]))
+    assert two.size == (2 * one.width, 2 * one.height)
+    assert image(made, Look(theme="dark")).getpixel((40, 3)) == (13, 17, 23)
+    assert one.getpixel((40, 3)) == (255, 255, 255)
+
+
+def test_every_sign_of_the_specs_is_in_the_font_of_pngs() -> None:
+    """A picture of one sign has its shape, and not the box that stands for a sign that is not there."""
+    texts = [path.read_text("utf-8") for path in (ROOT / "specs").rglob("*.formula")]
+    signs = sorted({c for text in texts for c in text if c.isprintable() and c > "~"}) + list("≤≥∞√⊙Φ∈‖×≡")
+    missing = _pixels("\U0010fff0")
+    assert [sign for sign in signs if _pixels(sign) == missing] == []
+    assert len({_pixels(sign) for sign in "√⊙Φ∈≤∞θβγ"}) == 9
+
+
+@lru_cache
+def _pixels(sign: str) -> bytes:
+    made = drawn(SMALL)
+    made = Picture("", Cluster("model", "", items=[Box("b", "equation", sign)]), (), made.folded)
+    return image(made, Look(scale=1.0)).tobytes()
+
+
+def test_a_png_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(TransformulaError, match=r"C660.*resvg-py") as caught:
+        png.write(drawn(SMALL))
+    assert "pip install 'transformula[png]'" in str(caught.value)
+
+
+def test_a_png_too_large_to_look_at_is_refused() -> None:
+    with pytest.raises(TransformulaError, match=r"C661.*too large"):
+        png.write(drawn("bert"), Look(scale=16.0))
+
+
+def test_the_bytes_of_a_picture_are_its_text() -> None:
+    assert draw_bytes(compiled(SMALL), "svg") == draw(compiled(SMALL), "svg").encode()
+    assert draw_bytes(compiled(SMALL), "png").startswith(b"\x89PNG")

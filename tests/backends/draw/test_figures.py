@@ -85,7 +85,8 @@ def test_clusters_have_the_sum_of_what_is_in_them(depth: int) -> None:
 
 
 def parts(made: Picture) -> dict[str, Box | Cluster]:
-    return {one.ident: one for one in (*made.top.boxes(), *made.top.clusters())}
+    found: list[Box | Cluster] = [*made.top.boxes(), *made.top.clusters()]
+    return {one.ident: one for one in found}
 
 
 def test_a_layer_of_a_stack_has_the_parameters_of_all_layers() -> None:

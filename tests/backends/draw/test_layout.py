@@ -69,7 +69,7 @@ def touching(frames: Floats, others: Floats, room: float) -> list[tuple[int, int
 def points(path: Path, right: bool) -> list[Point]:
     """An edge as many points, its bends sampled as the SVG draws them."""
     found = [path.pieces[0][0]]
-    for start, end in bends(path):  # type: ignore[misc]
+    for start, end in bends(path):
         one, other = handles(start, end, right)
         for step in range(1, 17):
             t = step / 16
