@@ -54,6 +54,7 @@ def page() -> Iterator[Any]:
 
 
 def show(page: Any, text: str) -> None:
+    page.goto("about:blank")  # the policy of a page that was shown before holds for what is put into it
     page.set_content(f"<!doctype html><meta charset=utf-8><body style='margin:0'>{text}</body>")
 
 

@@ -185,14 +185,10 @@ def hostile() -> Picture:
 
 
 def test_no_text_becomes_markup() -> None:
-    from transformula.backends.draw import svg as writer
-
-    text = writer.write(hostile())
-    svg = text[text.index("<svg") : text.rindex("</svg>") + 6]
-    tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()}
+    drawn = svg.write(hostile())
+    tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(drawn).iter()}
     assert tags == {"svg", "title", "desc", "style", "rect", "g", "text", "path"}
-    assert "<script>" not in text
-    assert not re.search(r"\b(href|src|on[a-z]+)\s*=", svg)
+    assert not re.search(r"\b(href|src|on[a-z]+)\s*=", drawn)
 
 
 def test_the_lines_of_a_spec_become_no_markup() -> None:

@@ -241,6 +241,8 @@ def test_a_click_on_a_box_tells_all_about_it(browser: Browser, pages: dict[str, 
         assert at.count(at.box("layer[layers].attn.Q") + ".chosen") == 1
         at.page.click("#details button.link:has-text('scores')")  # what reads it
         assert at.text("#what") == "scores"
+        assert at.text("#details").count("computed within heads") == 2  # a fused attention, in either module
+        assert "heads = attention(" in at.text("#details")
         at.page.click("#tab-spec")
         assert "scores = scale" in at.text("#spec .chosen")
 
