@@ -74,7 +74,7 @@ class _Folder:
         self.made = Folded(graph)
         self.loop_nodes = {one["loop"]: one for one in self.nodes if one.op == "loop"}
         self.loop_places: dict[int, Place] = {}
-        self.definitions = _definitions(module)
+        self.definitions = definitions_of(module)
         self.place: dict[Node, Place] = {}
         self.instances: dict[tuple[str, tuple[tuple[str, str], ...]], Place] = {}
         self.calls: dict[str, dict[str, int]] = {}
@@ -290,7 +290,7 @@ def home(place: Place) -> Place:
     return tuple(part.partition("~")[0] for part in place if not part.startswith("for "))
 
 
-def _definitions(module: Module) -> dict[str, s.Definition]:
+def definitions_of(module: Module) -> dict[str, s.Definition]:
     """Every definition that the module's formulas can reach, the module's own first."""
     found: dict[str, s.Definition] = {}
     seen: set[int] = set()

@@ -83,10 +83,11 @@ class Finder:
         self.exact: dict[tuple[str, str, str, int], list[int]] = {}
         self.of_line: dict[tuple[str, str, int], list[int]] = {}
         for number, origin in (made.lines or {}).items():
-            assert origin.span is not None
-            file, line = origin.span.source.name, origin.span.line
-            self.exact.setdefault((origin.path, origin.name, file, line), []).append(number)
-            self.of_line.setdefault((origin.path, file, line), []).append(number)
+            for one in (origin, origin.inner):  # the result of a block is found by its own place, too
+                if one is not None and one.span is not None:
+                    file, line = one.span.source.name, one.span.line
+                    self.exact.setdefault((one.path, one.name, file, line), []).append(number)
+                    self.of_line.setdefault((one.path, file, line), []).append(number)
 
     def own(self, origin: Origin) -> list[int]:
         """The lines that were written for nodes from there."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
-from xml.etree.ElementTree import Element
 
 from ...compiler import pipeline
 from ...compiler.driver import Compiled
@@ -21,6 +20,7 @@ from ...grammar.diagnostics import Source, Span, TransformulaError
 from .figures import Figures
 from .folding import Folded
 from .generated import Finder, Generated, found_lines, modules
+from .maths import Maths
 from .picture import Box, Cluster, Picture, make
 from .stops import Stop, stops
 
@@ -60,6 +60,7 @@ class _Book:
         made = modules(self.compiled)
         ledger = made[0].ledger or self.compiled.ledger
         all_stops = stops(self.compiled)
+        self.maths = Maths(self.compiled, (origin.span for stop in all_stops for origin in stop.graph.origins.values()))
         rows: list[dict[str, Any]] = []
         for stop in all_stops:
             rows.append(self._stop(stop, rows[-1] if rows and stop.stands else None))
@@ -134,14 +135,15 @@ class _Book:
         simple = {one.ident for one in drawn.top.clusters()} if not drawn.notes else set()
         simple -= {one.ident for one in make(drawn.folded, drawn.depth, most=MOST).top.clusters()} if simple else set()
         homes: dict[str, int] = {}
-        formulas = {block.span: _line(block.outputs[0].value.span.text) for block in drawn.folded.blocks.values()}
+        formulas = {block.span: block.outputs[0].value.span for block in drawn.folded.blocks.values()}
         queue: list[tuple[Cluster, str, int]] = [(drawn.top, drawn.top.name, -1)]
         for cluster, key, parent in queue:
             number = self.clusters(key)
             if key not in self.cluster_rows:
                 row = {"k": key, "t": cluster.name, "b": cluster.block, "x": cluster.times, **self._place(cluster.span)}
                 row |= {"p": parent, "simple": cluster.ident in simple}
-                row["f"] = formulas.get(cluster.span, "") if cluster.span else ""
+                value = formulas.get(cluster.span) if cluster.span else None
+                row |= {"f": _line(value.text) if value else "", "m": self.maths(value)}
                 self.cluster_rows[key] = _filled(row)
             seen: dict[str, int] = {}
             for item in cluster.items:
@@ -162,7 +164,7 @@ class _Book:
             "t": box.kind,
             "n": box.name,
             "e": box.formula,
-            "m": rendered(box),
+            "m": self.maths(box.span),
             "a": [self.axes((name, str(sizes[name].size) if name in sizes else "")) for name in box.axes],
             **self._place(box.span),
             **(_numbers(box.figures) if box.figures is not None else {}),
@@ -220,19 +222,6 @@ class _Table:
     def entries(self) -> list[Any]:
         """All, by number."""
         return list(self.number)
-
-
-def rendered(box: Box) -> list[Any] | None:
-    """The formula of a box as MathML in nested lists (see `nested`); None, and the page shows the text of the spec."""
-    return None
-
-
-def nested(math: Element) -> list[Any]:
-    """An element as [name, attributes, text or element, …]; the page makes only those of MathML that it knows."""
-    found: list[Any] = [math.tag.rpartition("}")[2], dict(math.attrib), *([math.text] if math.text else [])]
-    for part in math:
-        found += [nested(part), *([part.tail] if part.tail else [])]
-    return found
 
 
 def _filled(row: dict[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def _result(printer: Printer, definition: s.Definition, output: s.Output, here: 
         left = head(definition)
     else:
         left = scripted(written(output.name or ""), below)
-    yield Line(left, "=", printer.show(output.value, place))
+    yield Line(left, "=", printer.show(output.value, place), spans=(output.value.span,))
 
 
 def _indexed(
@@ -160,9 +160,10 @@ def _part(printer: Printer, one: s.Assign, here: Home, loops: tuple[s.Loop, ...]
     """name = value, with declared axes as indices, the number of a state below, and the steps of its loops behind."""
     name = written(one.name.name)
     behind = listed([_steps(printer, loop, here) for loop in loops]) if loops else None
+    spans = one.span, one.value.span
     if one.params is not None:
         params = listed([written(param.name) for param in one.params])
-        return Line(row(name, parens(params)), "=", printer.show(one.value, Place(here)), behind, 1)
+        return Line(row(name, parens(params)), "=", printer.show(one.value, Place(here)), behind, 1, spans)
     place, below = _named(here), []
     for item in one.brackets:
         if isinstance(item, s.AxisParam):
@@ -178,7 +179,7 @@ def _part(printer: Printer, one: s.Assign, here: Home, loops: tuple[s.Loop, ...]
         below = place.indices(printer.facts.axes(one.value, here))
     elif not one.brackets:
         place, below = free(printer, one.value, here)
-    return Line(scripted(name, below), "=", printer.show(one.value, place), behind, 1)
+    return Line(scripted(name, below), "=", printer.show(one.value, place), behind, 1, spans)
 
 
 def _steps(printer: Printer, loop: s.Loop, here: Home) -> Layout:

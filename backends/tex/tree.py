@@ -19,8 +19,10 @@ A tree holds no markup: a text of a spec is only ever in `text`, and each writer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from ...grammar.diagnostics import Span
 
 
 @dataclass(frozen=True)
@@ -136,13 +138,17 @@ TALL = (Over, Big, Cases, Root)
 
 @dataclass(frozen=True)
 class Line:
-    """left = right, with what is said behind it: a condition, the steps of a loop. Without left it goes on."""
+    """left = right, with what is said behind it: a condition, the steps of a loop. Without left it goes on.
+
+    `spans` are the places in the spec that it writes: the statement, and its value.
+    """
 
     left: Layout | None
     sign: str
     right: Layout
     behind: Layout | None = None
     level: int = 0  # 0: the head of a definition, 1: a part of it
+    spans: tuple[Span, ...] = field(default=(), compare=False)
 
 
 def row(*items: Layout) -> Layout:

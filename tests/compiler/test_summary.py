@@ -165,9 +165,9 @@ def test_tied_weights_are_counted_once_and_told_where_they_are_read() -> None:
     assert block(made, "bert", "layer[layers]").shared == ()
     assert summarise(compile_graph("bert")).top.shared == ()  # it alone reads the table, which it hands to nobody
     joint = summarise(compile_graph("electra", entry="joint"))
-    assert block(joint, "generator", "encoder", "embed").shared == ("bert.embed.S",)
-    assert block(joint, "generator", "scores").shared == ("bert.embed.E",)
-    assert block(joint, "generator", "encoder", "embed").formula.flops > 0
+    assert block(joint, "generator", "bert", "embed").shared == ("discriminator.bert.embed.S",)
+    assert block(joint, "generator", "lm_head").shared == ("discriminator.bert.embed.E",)
+    assert block(joint, "generator", "bert", "embed").formula.flops > 0
 
 
 @pytest.mark.parametrize(

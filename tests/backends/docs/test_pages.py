@@ -108,7 +108,7 @@ def test_rows_of_weights_add_up_and_say_where_files_keep_them() -> None:
 
 
 def test_a_tie_is_told() -> None:
-    assert "`generator.encoder.embed.E = bert.embed.E`" in made("electra.md").text
+    assert "`generator.bert.embed.E = discriminator.bert.embed.E`" in made("electra.md").text
 
 
 def test_config_tells_default_value_and_key() -> None:

@@ -156,4 +156,4 @@ def test_calls_of_one_instance_are_drawn_apart(depth: int) -> None:
 
 def test_a_tie_leaves_every_node_its_place() -> None:
     clusters = {one.name for one in picture(compiled("electra", "joint")).top.clusters()}
-    assert {"encoder", "scores", "embed", "layer[l]", "attn"} <= clusters
+    assert {"generator", "discriminator", "bert", "lm_head", "embed", "layer[l]", "attn"} <= clusters

@@ -19,7 +19,8 @@ from tests.backends.draw.blocks import spec_of
 from tests.browser import opened
 from transformula.backends.draw import draw, html, inspecting
 from transformula.backends.draw.html import INK, unpacked
-from transformula.backends.draw.inspecting import inspected, nested
+from transformula.backends.draw.inspecting import inspected
+from transformula.backends.draw.maths import Maths, nested
 from transformula.backends.draw.look import Look
 from transformula.backends.draw.stops import stops
 from transformula.backends.program import compile as compile_program
@@ -228,7 +229,8 @@ def test_a_click_on_a_box_tells_all_about_it(browser: Browser, pages: dict[str, 
         at.page.press("#search", "Escape")
         at.page.click(at.box("layer[layers].attn.Q"))
         told = at.text("#details")
-        assert "x @ W_Q + b_Q" in at.text("#details .maths")
+        assert at.text("#details .maths math") == "Q=xWQ+bQ"
+        assert "Q = x @ W_Q + b_Q" in told
         assert "head 12, dk 64" in told
         assert "layer[layers].attn.W_Q" in told
         assert "encoder.layer.{l}.attention.self.query.weight" in told
@@ -557,7 +559,7 @@ def test_maths_are_drawn_as_maths(
     browser: Browser, bert: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maths = "<math display='block'><msup><mi>x</mi><mn>2</mn></msup><mo>+</mo><mi>&lt;b&gt;</mi></math>"
-    monkeypatch.setattr(inspecting, "rendered", lambda box: nested(ElementTree.fromstring(maths)))
+    monkeypatch.setattr(Maths, "__call__", lambda self, span: nested(ElementTree.fromstring(maths)))
     path = tmp_path / "maths.html"
     path.write_text(html.write(bert), "utf-8")
     with visited(browser, path) as at:
