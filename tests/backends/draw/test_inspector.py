@@ -17,11 +17,11 @@ import pytest
 
 from tests.backends.draw.blocks import spec_of
 from tests.browser import opened
-from transformula.backends.draw import draw, html, inspecting
+from transformula.backends.draw import draw, html
 from transformula.backends.draw.html import INK, unpacked
 from transformula.backends.draw.inspecting import inspected
-from transformula.backends.draw.maths import Maths, nested
 from transformula.backends.draw.look import Look
+from transformula.backends.draw.maths import Maths, nested
 from transformula.backends.draw.stops import stops
 from transformula.backends.program import compile as compile_program
 from transformula.compiler import ir
