@@ -569,6 +569,14 @@ def test_maths_are_drawn_as_maths(
         assert at.page.evaluate("document.querySelector('#details math').namespaceURI").endswith("MathML")
 
 
+def test_a_wide_formula_is_written_smaller(browser: Browser, pages: dict[str, Path]) -> None:
+    room = "document.querySelector('#details .maths')"
+    with visited(browser, pages["bert"], "#stage=formula&node=layer[layers].attn.heads") as at:
+        assert at.page.evaluate(f"{room}.scrollWidth <= {room}.clientWidth")
+        assert "otherwise" in at.text("#details .maths")
+        assert 11 <= at.page.evaluate(f"parseFloat(getComputedStyle({room}.firstChild).fontSize)") < 15.5
+
+
 def test_a_very_large_graph_opens_closed(browser: Browser, tmp_path: Path) -> None:
     """20,000 equations in 400 blocks: made in seconds, opened collapsed, and the page says what it leaves out."""
     base = compile_graph("spec s\nconfig\n    d = 2\nmodel M(x[seq, d] as x) → y[seq, d] = x + 1\n", until="formula")
