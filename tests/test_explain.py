@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from transformula.cli import app
-from transformula.units import change, flops, number, size
+from transformula.compiler.units import flops, number, size
+from transformula.units import change
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "explained" / "attention.txt"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .compiler.units import size
 from .grammar.diagnostics import Diagnostic, Span, TransformulaError
-from .units import by_kind, change, size, step, total
+from .units import by_kind, change, step, total
 
 if TYPE_CHECKING:
     from rich.console import Console

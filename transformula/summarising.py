@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .compiler.summary import Amount, Block, Summary, WeightRow, Whole, summarise
+from .compiler.units import flops, size
 from .grammar.diagnostics import error
-from .units import flops, size
 
 if TYPE_CHECKING:
     from rich.console import Console

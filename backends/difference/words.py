@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...compiler.difference.change import BlockFigures, Change, Differences, Figure, Line
+from ...compiler.units import flops, size
 
 TITLES = {
     "facts": "In short",
@@ -20,10 +21,7 @@ TITLES = {
 }
 DETAILED = ("formulas", "objectives")
 """Parts whose formulas stand below the sentence; those of others are told with everything only."""
-SCALES = {
-    "flops": (1000, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")),
-    "bytes": (1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB")),
-}
+WORDS = {"flops": flops, "bytes": size}
 
 
 @dataclass(frozen=True)
@@ -61,13 +59,9 @@ def quantity(unit: str, count: int | None) -> str:
     """A number with its unit, and one that has none: –"""
     if count is None:
         return "–"
-    if unit not in SCALES:
+    if unit not in WORDS:
         return f"{count:,}"
-    step, names = SCALES[unit]
-    place = 0
-    while place < len(names) - 1 and round(count / step**place, 1) >= step:
-        place += 1
-    return f"{count / step**place:.1f} {names[place]}" if place else f"{count} {names[0]}"
+    return WORDS[unit](count)
 
 
 def delta(one: Figure) -> str:

@@ -40,14 +40,6 @@ def total(found: Iterable[Figures]) -> Figures:
     return sum(found, ZERO)
 
 
-def short(count: float) -> str:
-    """The number in thousands, with a space for the unit: 7.1 M."""
-    place, units = 0, ("", "k", "M", "G", "T", "P", "E")
-    while place < len(units) - 1 and round(count / 1000**place, 1) >= 1000:
-        place += 1
-    return f"{count / 1000**place:.1f} {units[place]}" if place else f"{count:g} "
-
-
 def figures(folded: Folded, sizes: Sizes = USUAL) -> Mapping[Node, Figures]:
     """For each shown node what it and the unshown nodes that are folded into it cost; a loop counts its steps.
 

@@ -86,7 +86,7 @@ class _Folder:
     def run(self) -> Folded:
         consumers: dict[Node, list[Node]] = {one: [] for one in self.nodes}
         for one in self.nodes:
-            for below in self.below(one):
+            for below in self._made_of(one):
                 consumers[below].append(one)
         for ident in sorted(self.loop_nodes):
             self._loop(ident)
@@ -109,18 +109,8 @@ class _Folder:
         self._merge_loops()
         return self.made
 
-    def below(self, one: Node) -> tuple[Node, ...]:
-        """What a node is made of: a loop's first state goes into its step, its last step is the result."""
-        match one.op:
-            case "carry":
-                return (self.loop_nodes[one["loop"]].args[one["slot"]],)
-            case "state":
-                return (one.args[0]["body"][one["slot"]],)
-            case "history":
-                return (one.args[0]["body"][one["slot"]], one.args[1])
-            case "loop":
-                return ()
-        return one.args
+    def _made_of(self, one: Node) -> tuple[Node, ...]:
+        return made_of(one, self.loop_nodes)
 
     def _loop(self, ident: int) -> None:
         node = self.loop_nodes[ident]
@@ -186,7 +176,7 @@ class _Folder:
         sources: dict[Node, None] = {}
         chosen: dict[Node, list[Node]] = {one: [one]} if one.op == "weight" else {}
         seen: set[Node] = set()
-        stack = [(below, one) for below in reversed(self.below(one))]
+        stack = [(below, one) for below in reversed(self._made_of(one))]
         while stack:
             here, reader = stack.pop()
             if here.op == "weight":
@@ -201,7 +191,7 @@ class _Folder:
             if self._is_shown(here) and not self._named_outside(here, one):
                 sources[here] = None
             else:
-                stack.extend((below, here) for below in reversed(self.below(here)))
+                stack.extend((below, here) for below in reversed(self._made_of(here)))
         return list(sources), chosen
 
     def _reader(self, weight: Node, one: Node) -> Node:
@@ -266,6 +256,20 @@ class _Folder:
             self.made.loops[number + 1 :] = [
                 replace(other, place=_without(other.place, gone)) for other in later
             ]
+
+
+def made_of(one: Node, loops: Mapping[int, Node]) -> tuple[Node, ...]:
+    """What a node is made of: a loop's first state goes into its step, its last step is the result."""
+    match one.op:
+        case "carry":
+            return (loops[one["loop"]].args[one["slot"]],)
+        case "state":
+            return (one.args[0]["body"][one["slot"]],)
+        case "history":
+            return (one.args[0]["body"][one["slot"]], one.args[1])
+        case "loop":
+            return ()
+    return one.args
 
 
 def _without(place: Place, gone: Place) -> Place:

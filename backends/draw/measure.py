@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .figures import Figures, short
+from ...compiler.units import flops, number
+from .figures import Figures
 from .picture import Box, Cluster, Edge
 
 WIDE = 46  # characters of a formula's line
@@ -77,8 +78,8 @@ def figures(found: Figures | None) -> str:
     """7.1 M parameters, 2.4 GFLOP; nothing of what costs nothing."""
     if found is None:
         return ""
-    parts = [f"{short(found.parameters)} parameters"] if found.parameters else []
-    parts += [f"{short(found.flops)}FLOP"] if found.flops else []
+    parts = [f"{number(found.parameters)} parameters"] if found.parameters else []
+    parts += [flops(found.flops)] if found.flops else []
     return ", ".join(parts)
 
 
@@ -112,8 +113,8 @@ def wrap(text: str, most: int = 3) -> list[str]:
     rows: list[str] = []
     for word in _words(text, most):
         pieces = [word] if columns(word) <= WIDE else re.findall(r"[^(\[]+[(\[]?|[(\[]", word)
-        for number, piece in enumerate(pieces):
-            part = cut(piece, WIDE) + (" " if number + 1 == len(pieces) else "")
+        for place, piece in enumerate(pieces):
+            part = cut(piece, WIDE) + (" " if place + 1 == len(pieces) else "")
             if rows and columns(rows[-1]) + columns(part.rstrip()) <= WIDE:
                 rows[-1] += part
             else:

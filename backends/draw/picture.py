@@ -9,8 +9,9 @@ from math import prod
 
 from ...compiler.ir import Node
 from ...compiler.sizes import Sizes
+from ...compiler.units import number
 from ...grammar.diagnostics import Span
-from .figures import Figures, figures, short, total
+from .figures import Figures, figures, total
 from .folding import Folded, Loop, Place, home, shape, sized
 from .large import BOXES, condensed, fitting
 from .sharing import sharing, told
@@ -301,7 +302,7 @@ class _Maker:
             home = self._home(place)
             return tuple(self._weight(one, home) for one in weights)
         count = sum(prod(a.size for a in one.axes if isinstance(a.size, int)) for one in weights)
-        return (f"{len(weights)} weights, {short(count).rstrip()} numbers",)
+        return (f"{len(weights)} weights, {number(count)} numbers",)
 
     def _home(self, place: Place) -> Place:
         """The instance path of a block: its place without loops, but with the blocks that loops stand for."""

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Node, ordered
-from .folding import Folded, fold
+from .folding import Folded, fold, made_of
 
 UNSAID = ("body", "loop", "site", "steps")
 """Attributes of nodes that are numbers without a meaning, or nodes."""
@@ -119,7 +119,7 @@ def recipe(one: Node, keys: Mapping[Node, str], loops: Mapping[int, Node]) -> tu
     """What a shown node computes from other shown ones: its operations, arguments first; equal where it is the same."""
 
     def inside(part: Node) -> Sequence[Node]:
-        return () if part is not one and part in keys else below(part, loops)
+        return () if part is not one and part in keys else made_of(part, loops)
 
     number: dict[Node, int] = {}
     rows: list[Any] = []
@@ -131,20 +131,6 @@ def recipe(one: Node, keys: Mapping[Node, str], loops: Mapping[int, Node]) -> tu
             args = tuple(number[arg] for arg in inside(part))
             rows.append((part.op, frozenset(map(plain, part.axes)), tuple(_said(part)), args))
     return tuple(rows)
-
-
-def below(one: Node, loops: Mapping[int, Node]) -> Sequence[Node]:
-    """What a node is made of: a loop's first state goes into its step, its last step is the result."""
-    match one.op:
-        case "carry":
-            return (loops[one["loop"]].args[one["slot"]],)
-        case "state":
-            return (one.args[0]["body"][one["slot"]],)
-        case "history":
-            return (one.args[0]["body"][one["slot"]], one.args[1])
-        case "loop":
-            return ()
-    return one.args
 
 
 def _said(one: Node) -> Iterable[tuple[str, Any]]:

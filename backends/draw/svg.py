@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from xml.sax.saxutils import escape, quoteattr
 
-from .figures import Figures, short
+from ...compiler.units import flops, number, size
+from .figures import Figures
 from .layered import Point
 from .layout import Frame, Label, Layout, Path, lay_out
 from .look import USUAL_LOOK, Look
@@ -38,8 +39,8 @@ def painted(picture: Picture, layout: Layout, theme: str = "auto") -> str:
     parts += [_edge(path, layout.right) for path in layout.paths]
     parts += [_box(box, layout.boxes[box.ident]) for box in picture.top.boxes()]
     parts += [_label(label) for label in layout.labels]
-    for number, line in enumerate(foot):
-        parts.append(_line("label", 16, layout.height + FOOT * number + 12, SMALL, _text(line), "start"))
+    for row, line in enumerate(foot):
+        parts.append(_line("label", 16, layout.height + FOOT * row + 12, SMALL, _text(line), "start"))
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -54,7 +55,7 @@ def caption(picture: Picture) -> list[str]:
 
 def spelled(found: Figures) -> str:
     """109.5 M parameters, 179.4 GFLOP, 5.9 GB moved."""
-    return f"{short(found.parameters).strip()} parameters, {short(found.flops)}FLOP, {short(found.bytes)}B moved"
+    return f"{number(found.parameters)} parameters, {flops(found.flops)}, {size(found.bytes)} moved"
 
 
 def _clusters(cluster: Cluster, layout: Layout, level: int) -> Iterator[str]:
