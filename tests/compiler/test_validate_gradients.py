@@ -122,9 +122,11 @@ def test_a_pass_behind_the_differentiation_is_named(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("spec", "entry"),
-    [("bert", "pretraining"), ("roberta", "BertForMaskedLM"), ("t5", "T5ForConditionalGeneration"),
-     ("sbert", "ranking"), ("llama", "LlamaForCausalLM"), ("deberta", "mlm"), ("electra", "detecting"),
-     ("albert", "sop")],
+    [("bert", "pretraining"), ("sbert", "ranking"), ("llama", "LlamaForCausalLM"), *(
+        pytest.param(*one, marks=pytest.mark.slow) for one in (
+            ("roberta", "BertForMaskedLM"), ("t5", "T5ForConditionalGeneration"), ("deberta", "mlm"),
+            ("electra", "detecting"), ("albert", "sop"))
+    )],
 )  # fmt: skip
 def test_right_gradients_are_not_blamed(spec: str, entry: str) -> None:
     made = differentiated(spec, entry)

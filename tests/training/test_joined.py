@@ -121,7 +121,7 @@ def test_the_library_reads_both_folders(trained: dict[str, Path], backend: str) 
     np.testing.assert_allclose(ours[mask == 1], scores.numpy()[mask == 1], rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["torch", pytest.param("numpy", marks=pytest.mark.slow)])
 def test_going_on_changes_no_bit(data: Path, tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout, in two parts for each step: weights, what the optimiser remembers, and what was measured."""
     plan = {"dtype": "float32", "accumulate": 2, "batch_size": 2}

@@ -515,7 +515,7 @@ def evil(value: Any, key: str = "") -> Any:
     return f"{value}{EVIL}" if isinstance(value, str) and key != "t" else value
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_hostile_names_stay_texts(
     browser: Browser, bert: Compiled, tmp_path: Path, scheme: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

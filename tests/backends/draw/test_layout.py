@@ -31,6 +31,7 @@ MORE = [
     ("t5", "T5ForConditionalGeneration"),
 ]
 ALL: list[tuple[str, str | None]] = [*((spec, None) for spec in SPECS), *MORE]
+QUICK = [("albert", None), ("bert", None), ("electra", "joint"), ("modernbert", None), ("sbert", None), *MORE[-1:]]
 DEPTHS = (0, 1, 2, None)
 
 Floats = NDArray[np.float64]
@@ -114,43 +115,44 @@ def titles(made: Picture, layout: Layout) -> list[Frame]:
 
 
 @pytest.mark.parametrize(("spec", "entry"), ALL)
-def test_nothing_overlaps(spec: str, entry: str | None) -> None:
+def test_boxes_labels_and_edges_keep_apart(spec: str, entry: str | None) -> None:
     for made, layout in pictures(spec, entry):
-        whole = Frame(0, 0, layout.width, layout.height)
-        for outer, frames in siblings(made.top, layout):
-            rows, around = table(frames), table([outer or whole])[0]
-            assert [(i, j) for i, j in touching(rows, rows, 8) if i != j] == []
-            assert (rows[:, :2] >= around[:2] - 0.01).all()
-            assert (rows[:, 2:] <= around[2:] + 0.01).all()
-        boxes, labels = table(list(layout.boxes.values())), table([one.frame for one in layout.labels])
-        heads = table(titles(made, layout))
-        assert touching(boxes, labels, 2) == touching(boxes, heads, 0) == touching(labels, heads, 0) == []
-        assert [(i, j) for i, j in touching(labels, labels, 1) if i != j] == []
+        nothing_overlaps(made, layout)
+        no_edge_runs_through_a_box_a_label_or_a_title(made, layout)
+        texts_fit_their_boxes_and_labels(made, layout)
+        every_edge_arrives(made, layout)
 
 
-@pytest.mark.parametrize(("spec", "entry"), ALL)
-def test_no_edge_runs_through_a_box_a_label_or_a_title(spec: str, entry: str | None) -> None:
-    for made, layout in pictures(spec, entry):
-        frames = [*layout.boxes.values(), *(one.frame for one in layout.labels), *titles(made, layout)]
-        if layout.paths:
-            assert hits(table(frames), layout) == []
+def nothing_overlaps(made: Picture, layout: Layout) -> None:
+    whole = Frame(0, 0, layout.width, layout.height)
+    for outer, frames in siblings(made.top, layout):
+        rows, around = table(frames), table([outer or whole])[0]
+        assert [(i, j) for i, j in touching(rows, rows, 8) if i != j] == []
+        assert (rows[:, :2] >= around[:2] - 0.01).all()
+        assert (rows[:, 2:] <= around[2:] + 0.01).all()
+    boxes, labels = table(list(layout.boxes.values())), table([one.frame for one in layout.labels])
+    heads = table(titles(made, layout))
+    assert touching(boxes, labels, 2) == touching(boxes, heads, 0) == touching(labels, heads, 0) == []
+    assert [(i, j) for i, j in touching(labels, labels, 1) if i != j] == []
 
 
-@pytest.mark.parametrize(("spec", "entry"), ALL)
-def test_texts_fit_their_boxes_and_labels(spec: str, entry: str | None) -> None:
-    for made, layout in pictures(spec, entry):
-        for box in made.top.boxes():
-            frame = layout.boxes[box.ident]
-            assert all(line.width + 12 <= frame.width for line in lines(box))
-            assert sum(line.height for line in lines(box)) + 8 <= frame.height
-        assert all(width(one.text, 11) <= one.frame.width for one in layout.labels)
+def no_edge_runs_through_a_box_a_label_or_a_title(made: Picture, layout: Layout) -> None:
+    frames = [*layout.boxes.values(), *(one.frame for one in layout.labels), *titles(made, layout)]
+    if layout.paths:
+        assert hits(table(frames), layout) == []
 
 
-@pytest.mark.parametrize(("spec", "entry"), ALL)
-def test_every_edge_arrives(spec: str, entry: str | None) -> None:
-    for made, layout in pictures(spec, entry):
-        for edge, row in zip(made.edges, whole_edges(made, layout), strict=True):
-            assert row, edge
+def texts_fit_their_boxes_and_labels(made: Picture, layout: Layout) -> None:
+    for box in made.top.boxes():
+        frame = layout.boxes[box.ident]
+        assert all(line.width + 12 <= frame.width for line in lines(box))
+        assert sum(line.height for line in lines(box)) + 8 <= frame.height
+    assert all(width(one.text, 11) <= one.frame.width for one in layout.labels)
+
+
+def every_edge_arrives(made: Picture, layout: Layout) -> None:
+    for edge, row in zip(made.edges, whole_edges(made, layout), strict=True):
+        assert row, edge
 
 
 # --- another program's measure --------------------------------------------------------------------
@@ -227,7 +229,9 @@ def _request(graph: graphlay.Graph) -> str:
     return str(graphlay.layout(graph)._request)
 
 
-@pytest.mark.parametrize(("spec", "entry"), ALL)
+@pytest.mark.parametrize(
+    ("spec", "entry"), [pytest.param(*one, marks=() if one in QUICK else pytest.mark.slow) for one in ALL]
+)
 def test_another_program_finds_no_fault(spec: str, entry: str | None) -> None:
     for depth in DEPTHS:
         made = picture(compiled(spec, entry), depth=depth)
@@ -236,6 +240,7 @@ def test_another_program_finds_no_fault(spec: str, entry: str | None) -> None:
             assert (found["node_overlaps"], found["node_edge_hits"]) == (0, 0)
 
 
+@pytest.mark.slow
 def test_edges_cross_about_as_rarely_as_another_program_draws_them() -> None:
     """Graphlay lays out the same boxes without clusters; edges of one value are counted each, though drawn as one."""
     ours = theirs = 0.0

@@ -53,7 +53,9 @@ def swapped(one: Change) -> Change:
 PAIRS = ("bert roberta", "bert distilbert", "gpt2 llama", "t5 bart", "electra deberta", "gemma gemma2")
 
 
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    "pair", [pytest.param(one, marks=() if one in PAIRS[1:3] else pytest.mark.slow) for one in PAIRS]
+)
 def test_sides_can_be_swapped(pair: str) -> None:
     one, other = pair.split()
     there = [facts_of(change) for change in between(one, other).changes]
