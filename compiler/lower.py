@@ -6,7 +6,7 @@ An objective names its batch: its inputs' first axis owns their lengths.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..grammar import syntax as s
@@ -137,6 +137,10 @@ def _instead(one: ir.Input, outputs: Iterable[ir.Output]) -> str:
     """
     nodes = list(ir.walk_all([o.node for o in outputs]))
     copies = {node for node in nodes if node.op == "input" and node["name"] == one.name}
+    readers: dict[Node, list[Node]] = {}
+    for node in nodes:
+        for arg in dict.fromkeys(node.args):
+            readers.setdefault(arg, []).append(node)
     found: set[str] = set()
     for node in nodes:  # arguments come first
         if not copies.intersection(node.args):
@@ -144,19 +148,22 @@ def _instead(one: ir.Input, outputs: Iterable[ir.Output]) -> str:
         if node.op in ("rename", "widen") or (node.op == "pick" and node.args[0] in copies):
             copies.add(node)
         elif node.op == "pick" and node.args[0].op == "weight":
-            found.update(_enters(node, nodes))
+            found.update(_enters(node, readers))
         elif not (_compares(node) or (node.op == "loop" and not copies.intersection(node.args[: node["slots"]]))):
             return ""
     return found.pop() if len(found) == 1 else ""
 
 
-def _enters(node: Node, nodes: list[Node]) -> Iterator[str]:
+def _enters(node: Node, readers: Mapping[Node, Sequence[Node]]) -> Iterator[str]:
     """The inputs whose defaults are made of a value, entry by entry; '' for any other reader."""
-    for reader in (one for one in nodes if node in one.args):
-        if reader.op == "map":  # Gemma's embeddings are scaled
-            yield from _enters(reader, nodes)
-        else:
-            yield str(reader["name"]) if reader.op == "input" else ""
+    reached, waiting = {node}, [node]
+    for here in waiting:
+        for reader in readers.get(here, ()):
+            if reader.op != "map":
+                yield str(reader["name"]) if reader.op == "input" else ""
+            elif reader not in reached:  # Gemma's embeddings are scaled
+                reached.add(reader)
+                waiting.append(reader)
 
 
 def _compares(node: Node) -> bool:

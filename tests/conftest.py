@@ -7,6 +7,40 @@ import pytest
 FEW = 2
 """How many cases of each comparison with a library run by default; `make slow` runs the others."""
 
+EACH = {  # of tests with very many cases of one kind, one in so many runs by default
+    "backends/draw/test_figures.py::test_figures_add_up_to_the_costs_of_the_graph": 3,
+    "backends/draw/test_layout.py::test_boxes_labels_and_edges_keep_apart": 3,
+    "backends/numpy/test_gradients.py::test_gradients_are_those_of_autograd": 2,
+    "backends/numpy/test_parity.py::test_shapes_and_activations": 2,
+    "backends/numpy/test_random.py::test_random_model": 2,
+    "backends/numpy/test_source.py::test_imports_numpy_and_the_standard_library_only": 3,
+    "backends/numpy/test_source.py::test_nothing_unused_is_copied": 3,
+    "backends/test_bounded.py::test_the_values_are_those_of_the_formula": 3,
+    "backends/test_stepping.py::test_any_pieces_give_what_the_whole_text_gives": 3,
+    "backends/tex/test_documents.py::test_latex_and_mathml_are_the_same_to_another_converter": 2,
+    "backends/tex/test_documents.py::test_page_of_mathml_is_well_formed_and_says_what_it_shows": 3,
+    "backends/torch/test_module.py::test_losses_and_states_compile_and_export": 3,
+    "backends/torch/test_module.py::test_module_has_the_values_of_the_formulas": 2,
+    "compiler/difference/test_laws.py::test_nothing_differs_from_itself": 3,
+    "compiler/difference/test_laws.py::test_one_change_is_told_and_nothing_else": 2,
+    "compiler/test_dropout.py::test_every_stage_draws_what_the_formulas_draw": 3,
+    "compiler/test_passes.py::test_any_pass_can_be_alone_or_last": 3,
+    "compiler/test_passes.py::test_any_pass_can_be_left_out": 5,
+    "compiler/test_passes.py::test_every_stage_keeps_every_result": 3,
+    "compiler/test_passes.py::test_no_pass_at_all": 3,
+    "compiler/test_spellings.py::test_values": 2,
+    "compiler/test_summary.py::test_the_tree_adds_up_to_the_costs": 3,
+    "compiler/test_validate.py::test_a_planted_fault_shows_in_the_full_proof": 3,
+    "compiler/test_validate.py::test_ids_lie_inside_their_tables": 3,
+    "compiler/test_validate.py::test_right_passes_are_not_blamed": 4,
+    "compiler/test_validate.py::test_shipped_specs_are_not_blamed": 3,
+    "compiler/test_wanted.py::test_rows_are_those_of_the_whole": 2,
+    "fuzz/test_fuzz.py::test_random_specs": 4,
+    "fuzz/test_fuzz.py::test_respelled": 3,
+    "fuzz/test_metamorphic.py::test_laws_of_batches": 3,
+    "fuzz/test_wholes.py::test_whole_numbers": 3,
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--regen` writes golden files anew instead of comparing with them; read the diff before keeping it."""
@@ -15,14 +49,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of many configurations of one comparison in tests/specs, all but the first few are slow."""
+    """Of many configurations of one comparison in tests/specs, all but the first few are slow; of `EACH` most."""
     seen: Counter[str] = Counter()
     for item in items:
-        function = item.nodeid.partition("[")[0]
-        if "tests/specs/" in function and "[" in item.nodeid:
-            seen[function] += 1
-            if seen[function] > FEW:
-                item.add_marker(pytest.mark.slow)
+        function = item.nodeid.partition("[")[0].removeprefix("tests/")
+        seen[function] += 1
+        if "[" not in item.nodeid:
+            continue
+        many = function.startswith("specs/") and seen[function] > FEW
+        if many or (seen[function] - 1) % EACH.get(function, 1):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

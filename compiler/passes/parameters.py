@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from weakref import WeakKeyDictionary
 
 from .. import ir
 from ..ir import Axis, Node
@@ -11,10 +12,17 @@ from ..kernels import is_draw
 LEAVES = ("weight", "const", "table", "counter", "index", "size")
 PURE = ("map", "contract", "reduce", "pick", "rename", "split", "merge", "concat", "widen", "rank", "kernel")
 
+_known: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
+"""What `is_parameter` has found out: passes ask for the same nodes again and again."""
+
 
 def is_parameter(one: Node) -> bool:
     """Whether no input, no length and no state of a loop goes into the value."""
-    return all(_settled(part) for part in ir.walk([one]))
+    if one not in _known:
+        for part in ir.ordered([one], lambda here: () if here in _known else here.args):
+            if part not in _known:
+                _known[part] = _settled(part) and all(_known[arg] for arg in part.args)
+    return _known[one]
 
 
 def _settled(one: Node) -> bool:
