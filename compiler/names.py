@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache, wraps
+from typing import Any, TypeVar
 
 from ..grammar import syntax as s
 from ..grammar.diagnostics import Span
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 MAKERS = ("repeat", "sort")
 """Functions whose brackets may give an axis a new name."""
@@ -38,7 +41,27 @@ def names_in(root: Any) -> Iterator[s.Name]:
     return (one for one in parts(root) if isinstance(one, s.Name))
 
 
-@lru_cache(maxsize=4096)
+REMEMBERED = 4096
+"""Objects of which a function knows what it has found."""
+
+
+def by_identity(find: Callable[[T], R]) -> Callable[[T], R]:
+    """The function, remembered by which object it is given: to hash a tree of syntax takes as long as to walk it."""
+    known: dict[int, tuple[T, R]] = {}
+
+    @wraps(find)
+    def found(one: T) -> R:
+        kept = known.get(id(one))  # what is kept lives, so that no other object has its number
+        if kept is None:
+            if len(known) >= REMEMBERED:
+                known.clear()
+            kept = known[id(one)] = one, find(one)
+        return kept[1]
+
+    return found
+
+
+@by_identity
 def mentioned(definition: s.Definition) -> frozenset[str]:
     """Every name that the text of a definition contains (its own name left out)."""
     inside = (definition.axes, definition.params or (), definition.outputs, definition.body)
@@ -47,7 +70,7 @@ def mentioned(definition: s.Definition) -> frozenset[str]:
     return frozenset(found)
 
 
-@lru_cache(maxsize=4096)
+@by_identity
 def renames(definition: s.Definition) -> tuple[s.RenameItem, ...]:
     """The renames [a → b] of a definition's text; [u; v][a → b] and repeat[a → b](…) make another size and are none."""
     found = tuple(parts((definition.outputs, definition.body)))
@@ -59,7 +82,7 @@ def _makes(base: s.Expr) -> bool:
     return isinstance(base, s.Concat) or (isinstance(base, s.Name) and base.name == "repeat")
 
 
-@lru_cache(maxsize=4096)
+@by_identity
 def members(file: s.File) -> frozenset[str]:
     """The names after a dot anywhere in a file: parts of calls that are read from outside."""
     return frozenset(one.name for one in parts(file.items) if isinstance(one, s.Member))
