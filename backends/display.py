@@ -82,14 +82,6 @@ def module_html(module: Module) -> str:
     return _card(module.name, "a spec", [*facts, *([("config", config)] if config else [])], source)
 
 
-def page_html(page: str) -> str:
-    """A whole page inside a cell, in a frame of its own in which no script runs."""
-    return (
-        f'<iframe sandbox srcdoc="{escape(page)}" '
-        'style="width:100%;height:32em;border:1px solid #8886;border-radius:8px"></iframe>'
-    )
-
-
 def table_html(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
     """A table of texts; the columns of `right` hold numbers. Spaces that a text begins with stay."""
 

@@ -1,5 +1,6 @@
 """What files of weights hold, by their headers alone: names, shapes and kinds of numbers, and no number is read.
 
+    tensors_in   each tensor of a folder's file or shards
     shapes_in    stored name → an array of the tensor's shape that takes no memory
     compared     these against what a model reads: what is missing, left over, of another shape, or there twice
 """
@@ -20,6 +21,16 @@ from .numpy.kernels import HEADER_LIMIT, SAFETENSORS_TYPES, safetensors_header, 
 from .numpy.weights import Table, left_over, misfit, missing_weights, other_names, table_entries
 
 Shapes = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as a header tells of it: its kind of numbers in safetensors' words, and the bytes of its data."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
 
 
 class NoWeights(ValueError):
@@ -100,15 +111,24 @@ def shapes_in(folder: Path) -> tuple[Shapes, int]:
 
 def _of_files(folder: Path) -> tuple[Shapes, int]:
     """The shapes of one folder's file, or of its shards."""
-    found: Shapes = {}
-    size = 0
+    held = tensors_in(folder)
+    kinds = {"BF16": "<f4"}  # as it is read
+    found = {
+        one.name: np.broadcast_to(np.zeros((), kinds.get(one.dtype) or SAFETENSORS_TYPES[one.dtype]), one.shape)
+        for one in held
+    }
+    return found, sum(one.bytes for one in held)
+
+
+def tensors_in(folder: Path) -> list[Tensor]:
+    """The tensors of a folder's file, or of its shards. Raises `NoWeights`, ValueError for headers that are none."""
+    found: dict[str, Tensor] = {}
     for file in _files(folder):
-        for name, shape, kind, bytes_ in _header(file):
-            if name in found:
-                raise ValueError(f"{name!r} is in two shards")
-            found[name] = np.broadcast_to(np.zeros((), kind), shape)
-            size += bytes_
-    return found, size
+        for one in _header(file):
+            if one.name in found:
+                raise ValueError(f"{one.name!r} is in two shards")
+            found[one.name] = one
+    return list(found.values())
 
 
 def _files(folder: Path) -> list[Path]:
@@ -121,8 +141,8 @@ def _files(folder: Path) -> list[Path]:
     raise NoWeights(f"{folder} holds neither {WEIGHTS_FILE} nor {INDEX_FILE}")
 
 
-def _header(path: Path) -> Iterator[tuple[str, tuple[int, ...], str, int]]:
-    """(name, shape, kind of number as read, bytes) of each tensor of a file."""
+def _header(path: Path) -> Iterator[Tensor]:
+    """The tensors of a file."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -131,7 +151,6 @@ def _header(path: Path) -> Iterator[tuple[str, tuple[int, ...], str, int]]:
         header = safetensors_header(str(path), file.read(length))
     for name, entry in header.items():
         begin, end, _, shape = safetensors_span(f"{path}: tensor {name!r}", entry)
-        kind = "<f4" if entry["dtype"] == "BF16" else SAFETENSORS_TYPES[entry["dtype"]]
         if 8 + length + end > size:
             raise ValueError(f"{path}: tensor {name!r} ends at {end}, behind the file's end")
-        yield name, shape, kind, end - begin
+        yield Tensor(name, entry["dtype"], shape, end - begin)

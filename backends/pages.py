@@ -20,6 +20,20 @@ def module_template(backend: str, kind: str = "module") -> Template:
     return made.get_template(f"{kind}.py.j2")
 
 
+@cache
+def page_template(backend: str, name: str) -> Template:
+    """backends/NAME/templates/ and the name; texts are escaped in what ends in .html, as in a part of such a page."""
+    made = Environment(
+        loader=PackageLoader(f"transformula.backends.{backend}"),
+        autoescape=name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return made.get_template(name)
+
+
 def tidy(text: str) -> str:
     """No spaces at line ends, at most two empty lines, one newline at the end."""
     kept: list[str] = []

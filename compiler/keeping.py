@@ -15,14 +15,9 @@ from .sizes import USUAL, Sizes
 
 
 @dataclass(frozen=True)
-class CacheRow:
+class CacheRow(KeptRows):
     """A value whose rows are kept: what of a token or (`once`) of an example; `window` old rows at most, by step."""
 
-    name: str
-    axes: tuple[str, ...]
-    steps: tuple[int, ...]
-    bytes: int
-    once: bool
     window: tuple[int | None, ...] = ()
 
     def after(self, tokens: int) -> int:

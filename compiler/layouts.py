@@ -82,6 +82,17 @@ def _axis(name: str, axes: Sequence[Axis]) -> Axis | None:
     return next(iter((*exact, *inner)), None)
 
 
+def axes_text(weight: Weight, stacked: bool = False) -> str:
+    """[carried, in → out], as a weight is declared; with `stacked` the axes of the blocks that have one each first."""
+    sides = (*weight.ins, *(weight.outs or ()))
+    first = [axis for axis in weight.axes if axis not in sides and (stacked or axis not in weight.stack)]
+    shown = [axis.name for axis in first]
+    if weight.outs is not None:
+        groups = weight.ins, weight.outs
+        shown.append(" → ".join(" ".join(axis.name for axis in group) for group in groups))
+    return f"[{', '.join(shown)}]"
+
+
 def label(axis: Axis) -> str:
     """An axis as layouts call it: the out-side of [d → d] is d'."""
     return f"{axis.name}'" if axis.tag == OUT else axis.name

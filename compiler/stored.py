@@ -51,6 +51,18 @@ class CheckpointMap:
     prefixes: tuple[str, ...] = ()
     sizes: tuple[tuple[str, str], ...] = ()
 
+    def of_weights(self) -> dict[str, tuple[Row, ...]]:
+        """The rows that hold each weight, by its name; the first is its home."""
+        found: dict[str, tuple[Row, ...]] = {}
+        for row in self.rows:
+            for weight in row.weights:
+                found[weight.name] = (*found.get(weight.name, ()), row)
+        return found
+
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """The stored names of each weight."""
+        return {name: tuple(row.stored for row in rows) for name, rows in self.of_weights().items()}
+
 
 def brackets(name: str) -> list[tuple[str, ...]]:
     """The stack axes of each part of a weight's name: layer[layers].attn.W → [("layers",), (), ()]."""

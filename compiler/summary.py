@@ -21,7 +21,7 @@ from .driver import Compiled
 from .homes import Place, definition_of, home_of_weight, homes, in_order, runs
 from .ir import Axis, Graph, Node, Weight
 from .keeping import Cache, cache_of
-from .layouts import label
+from .layouts import axes_text, label
 from .objectives import weight_rows
 from .sizes import USUAL, Sizes
 from .stored import brackets
@@ -59,9 +59,9 @@ def _values(one: Amount) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class WeightRow:
-    """A weight: its name in the spec, its axes as declared, sizes, how many numbers, how it begins, whether trained.
+    """A weight: its name in the spec, its axes (and as declared), sizes, how many numbers, how it begins, if trained.
 
-    The first `stacked` axes are those of the blocks that have one each; a map has `ins` and `outs` axes at its end.
+    The first `stacked` axes are those of the blocks that have one each; `declared` is all of them as a spec writes it.
     `stored` are its names in the checkpoint, a letter for each such axis; the first is its home.
     """
 
@@ -70,8 +70,7 @@ class WeightRow:
     shape: tuple[int, ...]
     count: int
     stacked: int
-    ins: int
-    outs: int
+    declared: str
     init: str
     trainable: bool
     stored: tuple[str, ...] = ()
@@ -247,11 +246,11 @@ class _Tree:
         self.compiled, self.formula = compiled, formula
         self.own_formula, self.own_final = formula.own(), final.own()
         self.runs = runs(formula.graph, formula.pricer, formula.homes)
-        stored = stored_names(compiled)
+        rows = weight_rows(compiled.module, compiled.config, compiled.entry, formula.graph)
+        stored = rows.names()
         nodes = {one["name"]: one for one in formula.pricer.order if one.op == "weight"}
-        self.weights = {
-            one.name: _row(one, formula.graph, nodes[one.name], stored[one.name]) for one in formula.graph.weights
-        }
+        weights = formula.graph.weights
+        self.weights = {w.name: _row(w, formula.graph, nodes[w.name], stored.get(w.name, ())) for w in weights}
         self.readers = _readers(formula)
         self.inside: dict[Place, dict[Place, None]] = {}
         for place in (*in_order(formula.graph, formula.homes, formula.pricer.static), *self.own_final):
@@ -313,15 +312,6 @@ def _readers(stage: _Stage) -> dict[str, dict[Place, set[Node]]]:
     return found
 
 
-def stored_names(compiled: Compiled) -> dict[str, tuple[str, ...]]:
-    """The names that each weight of a model has in its checkpoint. Raises `TransformulaError` for a wrong map."""
-    found: dict[str, tuple[str, ...]] = {one.name: () for one in compiled.formula.weights}
-    for row in weight_rows(compiled.module, compiled.config, compiled.entry, compiled.formula).rows:
-        for weight in row.weights:
-            found[weight.name] = (*found[weight.name], row.stored)
-    return found
-
-
 def _row(one: Weight, graph: Graph, node: Node, stored: tuple[str, ...]) -> WeightRow:
     shape = tuple(size for size in one.shape if isinstance(size, int))
     active = Active(graph.roots, [node])
@@ -331,8 +321,7 @@ def _row(one: Weight, graph: Graph, node: Node, stored: tuple[str, ...]) -> Weig
         shape,
         math.prod(shape),
         len(one.stack),
-        len(one.ins),
-        len(one.outs or ()),
+        axes_text(one, stacked=True),
         one.init,
         any(active(root) for root in graph.roots),
         stored,

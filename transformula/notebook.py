@@ -31,7 +31,6 @@ HTML_OF = {
     ("transformula.compiler.modules", "Module"): ("backends.display", "module_html"),
     ("transformula.compiler.graphs", "Graph"): ("backends.display", "graph_html"),
     ("transformula.compiler.driver", "Compiled"): ("backends.display", "compiled_html"),
-    ("transformula.backends.difference", "Difference"): ("notebook", "difference_html"),
 }
 """Objects that know nothing of notebooks, and what makes HTML of each."""
 DRAWN = ("none", "svg", "mermaid")
@@ -73,13 +72,6 @@ def _later(module: str, function: str) -> Callable[[Any], str]:
 def _short(value: Any, printer: Any, cycle: bool) -> None:
     """A line for what is a page in full: <Graph Attention>"""
     printer.text(f"<{type(value).__name__} {getattr(value, 'entry', None) or value.name}>")
-
-
-def difference_html(made: Any) -> str:
-    """Two models compared, as a page in a frame."""
-    from .backends.display import page_html
-
-    return page_html(made.html())
 
 
 def module_latex(module: Module) -> str:
@@ -159,9 +151,7 @@ def axes_of(cell: str, name: str, config: str | None = None) -> str:
     wide = len(str(rows[-1].line)) if rows else 1
     for row in rows:
         told.append(f"{row.line:>{wide}} | {row.text}")
-        for shape in row.shapes:
-            lifted = [f"({', '.join(shape.lifted)})"] if shape.lifted else []
-            told.append(f"{' ' * wide} |     {shape.name} : [{', '.join([*lifted, *shape.seen])}]")
+        told += [f"{' ' * wide} |     {shape}" for shape in row.shapes]
     return "\n".join(told)
 
 

@@ -149,12 +149,7 @@ drawing = options(
         "--direction", type=click.Choice(["down", "right"]), default="down", help="Where edges lead (not html)."
     ),
     click.option("--figures/--no-figures", default=True, help="Parameters and operations of each block."),
-    click.option(
-        "--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Examples that figures are for."
-    ),
-    click.option(
-        "--length", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of each example."
-    ),
+    sizes,
     click.option(
         "--theme",
         type=click.Choice(["auto", "light", "dark"]),

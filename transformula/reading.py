@@ -98,6 +98,6 @@ def read_drawing(form: str, out: Path | None, chosen: dict[str, Any]) -> dict[st
 
         raise error("C662", "a PNG is no text for a terminal", help="Give it a file: -o picture.png.")
     look = Look(chosen.pop("direction") == "right", chosen.pop("theme"), chosen.pop("scale"))
-    sizes = Sizes(chosen.pop("batch"), chosen.pop("length"))
+    sizes = Sizes(chosen.pop("batch"), chosen.pop("length"), chosen.pop("fill"))
     told = sizes if chosen.pop("figures") else None
     return {name: chosen.pop(name) for name in ("stage", "depth", "full")} | {"sizes": told, "look": look}

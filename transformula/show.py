@@ -260,9 +260,9 @@ def similarity_table(texts: Sequence[str], vectors: Sequence[Any]) -> Table:
 def specs_report() -> None:
     """Prints the shipped specs, each with the first line of its comment."""
     from .compiler.modules import read_source, shipped
+    from .grammar.comments import head
 
     names = sorted(shipped(), key=lambda name: (name.startswith("lib/"), name))
     wide = max(map(len, names))
     for name in names:
-        first = read_source(name).text.split("\n", 1)[0]
-        click.echo(f"{name:<{wide}}  {first.lstrip('# ') if first.startswith('#') else ''}".rstrip())
+        click.echo(f"{name:<{wide}}  {next(iter(head(read_source(name))), '')}".rstrip())

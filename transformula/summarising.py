@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .compiler.summary import Amount, Block, Summary, WeightRow, Whole, summarise
+from .compiler.summary import Amount, Block, Summary, Whole, summarise
 from .compiler.units import flops, size
 from .grammar.diagnostics import error
 
@@ -246,7 +246,7 @@ def _weights(made: ModelSummary, width: int) -> Table:
     rows = [
         (
             one.name + ("" if one.trainable else " (not trained)"),
-            _axes(one),
+            one.declared,
             " × ".join(map(str, one.shape)),
             f"{one.count:,}",
             ", ".join(one.stored),
@@ -254,13 +254,6 @@ def _weights(made: ModelSummary, width: int) -> Table:
         for one in made.weights
     ]
     return _table(WEIGHT_HEADS, rows, width, spare=(2,), right=(3,))
-
-
-def _axes(one: WeightRow) -> str:
-    """[layers, d → head dk], as a spec declares it, the stack's axes first."""
-    maps = len(one.axes) - one.ins - one.outs
-    ins, outs = " ".join(one.axes[maps : maps + one.ins]), " ".join(one.axes[maps + one.ins :])
-    return f"[{', '.join([*one.axes[:maps], *filter(None, [ins])])}{f' → {outs}' if outs else ''}]"
 
 
 def _parameters(made: ModelSummary) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
-from ...compiler.difference.change import SIGNS, Change, Differences
+from ...compiler.difference.change import BlockFigures, Change, Differences
+from ..pages import page_template
 from .words import block_rows, delta, left_out, lines, places, plain, quantity, sections, table, verdict
 
 MEANINGS = {"+": "only in the second", "-": "only in the first", "~": "changed", "→": "renamed", "⇄": "replaced"}
@@ -23,7 +20,7 @@ def fragment(found: Differences, every: bool = False) -> str:
 
 
 def _render(found: Differences, every: bool, name: str) -> str:
-    return _template(name).render(
+    return page_template("difference", name).render(
         labels=[plain(label) for label in found.labels],
         titles=[plain(title) for title in found.titles],
         models=[plain(model) for model in found.models],
@@ -41,34 +38,18 @@ def _render(found: Differences, every: bool, name: str) -> str:
 
 
 def _change(one: Change, every: bool) -> dict[str, object]:
-    shown = lines(one, every) or ()
-    pairs = [(plain(line.before), plain(line.after)) for line in shown]
-    if not pairs and one.before and one.after and one.part == "facts":
-        pairs = []
     return {
-        "sign": SIGNS[one.kind],
+        "sign": one.sign,
         "kind": one.kind,
         "say": plain(one.say),
         "places": plain(places(one)),
-        "pairs": pairs,
+        "pairs": [(plain(line.before), plain(line.after)) for line in lines(one, every)],
         "quotes": [plain(quote) for quote in one.quotes],
         "follows": plain(one.follows) if every else "",
     }
 
 
-def _block(one: object) -> dict[str, object]:
-    from ...compiler.difference.change import BlockFigures
-
-    assert isinstance(one, BlockFigures)
+def _block(one: BlockFigures) -> dict[str, object]:
     cells = [quantity(figure.unit, value) for figure in one.figures for value in (figure.before, figure.after)]
     told = ", ".join(filter(None, map(delta, one.figures)))
     return {"name": plain(one.name), "level": one.level, "cells": cells, "delta": told}
-
-
-@lru_cache(maxsize=2)
-def _template(name: str) -> Template:
-    loader = PackageLoader("transformula.backends.difference", "templates")
-    made = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return made.get_template(name)

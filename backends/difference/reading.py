@@ -13,8 +13,7 @@ from ...compiler.driver import load_module
 from ...compiler.modules import Module, shipped
 from ...grammar.diagnostics import did_you_mean, error
 from ..folder import model_types, read_model_folder
-from ..numpy.files import INDEX_FILE, WEIGHTS_FILE, shard_index
-from ..numpy.kernels import HEADER_LIMIT, safetensors_header
+from ..headers import NoWeights, tensors_in
 
 Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
 
@@ -79,34 +78,12 @@ def tensors_of(folder: Path) -> Tensors | None:
 
     Raises `TransformulaError` for a header that is none.
     """
-    index = folder / INDEX_FILE
     try:
-        names = [WEIGHTS_FILE] if (folder / WEIGHTS_FILE).is_file() else []
-        if not names and index.is_file():
-            names = sorted(set(shard_index(index).values()))
-        found: dict[str, tuple[str, tuple[int, ...]]] = {}
-        for name in names:
-            found.update(_header(folder / name))
+        return {one.name: (one.dtype, one.shape) for one in tensors_in(folder)}
+    except NoWeights:
+        return None
     except ValueError as fault:
         advice = "The file is cut off, or no safetensors."
         raise error("C676", f"no header of safetensors: {fault}", help=advice) from None
     except OSError as fault:
         raise error("C676", f"{fault.filename} cannot be read: {fault.strerror}") from None
-    return found if names else None
-
-
-def _header(path: Path) -> Tensors:
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > HEADER_LIMIT:
-            raise ValueError(f"{path}: header of {length} bytes")
-        text = file.read(length)
-    if len(text) < length:
-        raise ValueError(f"{path}: header of {length} bytes in a shorter file")
-    found = {}
-    for name, entry in safetensors_header(str(path), text).items():
-        shape = entry.get("shape") if isinstance(entry, dict) else None
-        if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-            raise ValueError(f"{path}: tensor {name!r} has no shape")
-        found[name] = (str(entry.get("dtype")), tuple(shape))
-    return found

@@ -15,6 +15,7 @@ from ...compiler.checking import deep
 from ...compiler.config import Config
 from ...compiler.driver import Compiled, compile_graph
 from ...compiler.modules import Module
+from ...grammar import comments
 from ..draw import draw
 from ..tex import Part, facts_of, latex, parts_of
 from ..tex.facts import Facts
@@ -83,11 +84,7 @@ def _compiled(
 
 def head(module: Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The comment at the head of the file: what it says, and the lines with a paper (a title in quotes, a year)."""
-    lines: list[str] = []
-    for line in module.file.span.source.text.split("\n"):
-        if not line.startswith("#"):
-            break
-        lines.append(line.lstrip("#").strip())
+    lines = comments.head(module.file.span.source)
     papers = tuple(line for line in lines if '"' in line and PAPER.search(line))
     return tuple(line for line in lines if line and line not in papers), papers
 

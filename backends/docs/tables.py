@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ...compiler.checkpoint import CheckpointMap, checkpoint_rows, label
 from ...compiler.config import Config, show
-from ...compiler.ir import Axis, Graph, Weight
+from ...compiler.ir import Graph, Weight
+from ...compiler.layouts import axes_text
 from ...compiler.modules import Module
+from ...compiler.objectives import weight_rows
 from ...compiler.stored import Row
 from ...compiler.values import Choice, Formula, Record
 from ...grammar import syntax as s
@@ -43,18 +44,11 @@ class Entry:
 
 def parameters(module: Module, graph: Graph, config: Config) -> list[Parameter]:
     """The weights of a model in their order, with the names of a file that hold them."""
-    rows: dict[str, list[Row]] = {}
-    for row in _map(module, graph, config).rows:
-        for weight in row.weights:
-            rows.setdefault(weight.name, []).append(row)
-    return [_parameter(one, rows.get(one.name, [])) for one in graph.weights]
+    rows = weight_rows(module, config, graph.name, graph).of_weights()
+    return [_parameter(one, rows.get(one.name, ())) for one in graph.weights]
 
 
-def _map(module: Module, graph: Graph, config: Config) -> CheckpointMap:
-    return checkpoint_rows(module, graph.name, graph, config)
-
-
-def _parameter(weight: Weight, rows: list[Row]) -> Parameter:
+def _parameter(weight: Weight, rows: tuple[Row, ...]) -> Parameter:
     first = [row for row in rows if not row.also]
     notes = [f"also as {row.stored}" for row in rows if row.also]
     for row in first:
@@ -63,7 +57,7 @@ def _parameter(weight: Weight, rows: list[Row]) -> Parameter:
             notes.append(f"in one tensor with {', '.join(others)}")
     return Parameter(
         weight.name,
-        _axes(weight),
+        axes_text(weight, stacked=True),
         " × ".join(str(axis.size) for axis in weight.axes) or "1",
         count(weight),
         tuple(row.stored for row in first),
@@ -75,19 +69,6 @@ def _parameter(weight: Weight, rows: list[Row]) -> Parameter:
 def count(weight: Weight) -> int:
     """How many numbers a weight holds, all of its stack together."""
     return math.prod(axis.size for axis in weight.axes if isinstance(axis.size, int))
-
-
-def _axes(weight: Weight) -> str:
-    """[layers, d → head dk]: the stack first."""
-    if weight.outs is None:
-        return f"[{', '.join(label(axis) for axis in weight.axes)}]"
-    carried = [axis for axis in weight.axes if axis not in weight.ins and axis not in weight.outs]
-    sides = f"{_side(weight.ins)} → {_side(weight.outs)}"
-    return f"[{', '.join([*(label(axis) for axis in carried), sides])}]"
-
-
-def _side(axes: tuple[Axis, ...]) -> str:
-    return " ".join(label(axis) for axis in axes)
 
 
 def entries(module: Module, config: Config) -> Iterator[Entry]:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...compiler.cost import NOTHING, Pricer
+from ...compiler.homes import parts_of
 from ...compiler.ir import Node
 from ...compiler.sizes import USUAL, Sizes
-from .folding import Folded, parts
+from .folding import Folded
 from .sharing import reads
 
 
@@ -71,7 +72,7 @@ def owners(folded: Folded, order: Iterable[Node]) -> Mapping[Node, Node]:
             found[one] = one
             continue
         above = [found[reader] for reader in readers[one] if reader in found]
-        home = parts(folded.origin(one).path)
+        home = parts_of(folded.origin(one).path)
         same = (reader for reader in above if folded.homes[reader] == home)
         if above:
             found[one] = next(same, above[0])

@@ -7,20 +7,16 @@ its way into another block). What feeds a shown node through nodes that are not 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
+from ...compiler.homes import Place, parts_of
 from ...compiler.ir import Axis, Graph, Node, Origin
 from ...compiler.modules import Module
 from ...grammar import syntax as s
 
-Place: TypeAlias = tuple[str, ...]
-
 SILENT = ("const", "table", "index", "size", "counter", "weight", "loop")
 TRANSPARENT = ("rename", "widen")
-PART = re.compile(r"(?:[^.\[]|\[[^\]]*\])+")
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,7 @@ class _Folder:
         """The blocks around a node; of an instance that is called several times, each call is one: f, f~2."""
         key = origin.path, origin.calls
         if key not in self.instances:
-            self.instances[key] = self._numbered(parts(origin.path), dict(origin.calls))
+            self.instances[key] = self._numbered(parts_of(origin.path), dict(origin.calls))
         return self.instances[key]
 
     def _numbered(self, names: Place, calls: Mapping[str, str]) -> Place:
@@ -196,7 +192,7 @@ class _Folder:
 
     def _reader(self, weight: Node, one: Node) -> Node:
         """The node that shows the weight: one of its own block, if that made what a block around it goes on with."""
-        own, here = parts(self.made.origin(weight).path), self.made.homes[one]
+        own, here = parts_of(self.made.origin(weight).path), self.made.homes[one]
         if own != here and own[: len(here)] == here:
             for source in reversed(self.made.sources[one]):
                 if self.made.homes[source] == own:
@@ -282,11 +278,6 @@ def _of_weight(one: Node) -> bool:
     while one.op in TRANSPARENT or (one.op == "pick" and not any(number.axes for number in one.args[1:])):
         one = one.args[0]
     return one.op == "weight"
-
-
-def parts(path: str) -> Place:
-    """The blocks of an instance's path."""
-    return tuple(PART.findall(path))
 
 
 def home(place: Place) -> Place:

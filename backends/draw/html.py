@@ -13,13 +13,14 @@ import json
 import re
 import zlib
 from functools import lru_cache
+from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...compiler.driver import Compiled
 from ...compiler.sizes import USUAL, Sizes
 from ...grammar.diagnostics import error
+from ..pages import page_template
 from .inspecting import inspected
 from .look import USUAL_LOOK, Look
 from .palette import DARK, LIGHT
@@ -80,7 +81,7 @@ def write(
         raise error("C665", "a page is drawn downwards only", help="For a picture to the right, choose svg or png.")
     data = {**inspected(compiled, stage, depth, full, sizes), "theme": look.theme}
     style, script, unpack = _style(), _script(), _text("unpack.js.j2")
-    return _environment().get_template("page.html.j2").render(
+    return page_template("draw", "page.html.j2").render(
         title=UNSEEN.sub("\N{REPLACEMENT CHARACTER}", data["name"]),
         style=Markup(style),
         unpack=Markup(unpack),
@@ -106,17 +107,9 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    loader = PackageLoader("transformula.backends.draw", "templates")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-
-
 def _text(name: str) -> str:
     """A template that holds text only."""
-    environment = _environment()
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]
+    return files(__package__).joinpath("templates", name).read_text("utf-8")
 
 
 @lru_cache(maxsize=1)

@@ -193,7 +193,7 @@ class _Book:
         for size in known.shape:
             count *= size if isinstance(size, int) else 1
         axes = [self.axes((axis.name, str(axis.size))) for axis in known.axes]
-        return [name, axes, known.init, self.stored.get(name, []), count]
+        return [name, axes, known.init, list(self.stored.get(name, ())), count]
 
     def _line(self, line: Line, names: list[str]) -> list[Any]:
         """A line of the ledger: stage (-1: beside them), whether it fired, rule, what, reason, count, file, line."""
@@ -249,17 +249,12 @@ def _module(made: Generated) -> dict[str, Any]:
     return {"name": NAMES.get(made.backend, made.backend), "why": made.refused, "lines": made.shown()}
 
 
-def _stored(compiled: Compiled) -> dict[str, list[str]]:
+def _stored(compiled: Compiled) -> dict[str, tuple[str, ...]]:
     """The names under which files hold each weight; none if the map has mistakes."""
     try:
-        rows = weight_rows(compiled.module, compiled.config, compiled.entry, compiled.formula).rows
+        return weight_rows(compiled.module, compiled.config, compiled.entry, compiled.formula).names()
     except TransformulaError:
         return {}
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        for weight in row.weights:
-            found.setdefault(weight.name, []).append(row.stored)
-    return found
 
 
 def sources(data: Mapping[str, Any]) -> list[Source]:

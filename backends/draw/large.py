@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ...compiler.homes import Place
 from ...compiler.ir import Node
-from .folding import Folded, Place
+from .folding import Folded
 
 CROWDED, PARTS, BOXES = 300, 20, 800
 PART = "part "

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from ...compiler.homes import Place
 from ...compiler.ir import Node
+from ...compiler.layouts import axes_text
 from ...compiler.sizes import Sizes
 from ...compiler.units import number
 from ...grammar.diagnostics import Span
 from .figures import Figures, figures, total
-from .folding import Folded, Loop, Place, home, shape, sized
+from .folding import Folded, Loop, home, shape, sized
 from .large import BOXES, condensed, fitting
 from .sharing import sharing, told
 
@@ -355,11 +357,7 @@ class _Maker:
         known = self.stacked.get(path)
         if known is None:
             return f"{name} : [{', '.join(a.name for a in one.axes)}]"
-        if known.outs is None:
-            return f"{name} : [{', '.join(a.name for a in known.axes if a not in known.stack)}]"
-        carried = [a.name for a in known.axes if a not in (*known.stack, *known.ins, *known.outs)]
-        ins, outs = (" ".join(a.name for a in axes) for axes in (known.ins, known.outs))
-        return f"{name} : [{', '.join([*carried, ins])} → {outs}]"
+        return f"{name} : {axes_text(known)}"
 
 
 def _ident(place: Iterable[str]) -> str:

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TypeAlias
 
+from ...compiler.homes import Place
 from ...compiler.ir import Node, walk
 from ...compiler.objectives import TEXT
 from ...compiler.ops import FUNCTIONS
-from .folding import Folded, Loop, Place, home
+from .folding import Folded, Loop, home
 
 Entries: TypeAlias = "frozenset[tuple[int, ...]] | None"
 """The entries of a stack by number; None: any of them."""

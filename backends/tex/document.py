@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from ..pages import page_template
 from . import latex, mathml, text
 from .parts import Part
 
@@ -27,7 +26,7 @@ def write_latex(title: str, parts: Sequence[Part]) -> str:
         }
         for part in parts
     ]
-    return _template("document.tex").render(title=latex.escaped(title), width=width, parts=shown)
+    return page_template("tex", "document.tex.j2").render(title=latex.escaped(title), width=width, parts=shown)
 
 
 def write_snippet(_: str, parts: Sequence[Part]) -> str:
@@ -48,7 +47,7 @@ def write_html(title: str, parts: Sequence[Part]) -> str:
         }
         for number, part in enumerate(parts)
     ]
-    return _template("page.html").render(title=title, parts=shown)
+    return page_template("tex", "page.html.j2").render(title=title, parts=shown)
 
 
 def write_mathml(_: str, parts: Sequence[Part]) -> str:
@@ -72,15 +71,3 @@ FORMATS: dict[str, Callable[[str, Sequence[Part]], str]] = {
     "mathml": write_mathml,
     "html": write_html,
 }
-
-
-@cache
-def _template(name: str) -> Template:
-    return Environment(
-        loader=PackageLoader("transformula.backends.tex"),
-        autoescape=name.endswith("html"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    ).get_template(f"{name}.j2")

@@ -13,7 +13,8 @@ from ...compiler.config import Config
 from ...compiler.modules import Entry, Module
 from ...compiler.names import mentioned
 from ...grammar import syntax as s
-from ...grammar.diagnostics import Span, TransformulaError, did_you_mean, error
+from ...grammar.comments import above
+from ...grammar.diagnostics import TransformulaError, did_you_mean, error
 from . import definitions
 from .facts import Facts
 from .inline import inlined
@@ -128,7 +129,7 @@ def _part(facts: Facts, entry: Entry, inline: bool) -> Part:
     return Part(
         name,
         written.kind,
-        comment(span),
+        above(span),
         span.text.rstrip(),
         tuple(definitions.lines(shown, facts)),
         tuple(definitions.uses(written, facts)),
@@ -144,17 +145,3 @@ def _item(module: Module, name: str) -> s.Definition | s.Change | None:
         if isinstance(one, s.Definition | s.Change) and one.name.name == name:
             return one
     return None
-
-
-def comment(span: Span) -> tuple[str, ...]:
-    """The lines of the comment that stands right above, without their signs."""
-    found: list[str] = []
-    for number in range(span.line - 1, 0, -1):
-        text = span.source.line(number).strip()
-        if not text.startswith("#") or text.startswith("# --"):
-            break
-        found.insert(0, text.lstrip("#").strip())
-    return tuple(found)
-
-
-__all__ = ["Part", "comment", "facts_of", "known", "parts_of"]

@@ -58,6 +58,11 @@ class Line:
     a: Place | None = None
     b: Place | None = None
 
+    @staticmethod
+    def of(kind: str, name: str, text: str, where: Place | None = None) -> Line:
+        """What only one side has: the other one if it is added, else the one."""
+        return Line(name, after=text, b=where) if kind == ADDED else Line(name, before=text, a=where)
+
     def swapped(self) -> Line:
         """The same with sides swapped."""
         return Line(self.name, self.after, self.before, self.b, self.a)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ..sizes import USUAL, Sizes
 from . import configs, costs, formulas, objectives, structure, tensors, weights
-from .change import CHANGED, PARTS, Change, Differences
+from .change import CHANGED, PARTS, BlockFigures, Change, Differences, Figure
 from .facts import facts
 from .matching import Matching, matched
 from .sides import Side
@@ -77,20 +77,16 @@ def renames(one: Side, other: Side, matching: Matching) -> dict[str, str]:
 
 def _facts(one: Side, other: Side) -> Iterator[Change]:
     """What is true of the one by meaning and not of the other."""
-    mine, theirs = recognised(one), recognised(other)
+    mine, theirs = facts(one.recognised), facts(other.recognised)
     for number, name in enumerate(mine):
         before, after = mine[name], theirs[name]
         if before != after and before and after:
             yield Change("facts", CHANGED, name, f"{name}: {after} instead of {before}", before, after, rank=number)
 
 
-def recognised(side: Side) -> dict[str, str]:
-    """The facts of a side's model."""
-    return facts(side.recognised)
-
-
-def _cost(one: Side, other: Side, matching: Matching, sizes: Sizes) -> tuple[tuple, tuple]:  # type: ignore[type-arg]
+def _cost(
+    one: Side, other: Side, matching: Matching, sizes: Sizes
+) -> tuple[tuple[Figure, ...], tuple[BlockFigures, ...]]:
     pair = costs.summaries(one, other, sizes)
-    causal = ["sees itself and" in recognised(side)["who sees whom"] for side in (one, other)]
-    caches = [costs.cache_of(side, made, seen) for side, made, seen in zip((one, other), pair, causal, strict=True)]
+    caches = [costs.cache_of(side, made) for side, made in zip((one, other), pair, strict=True)]
     return costs.whole(*pair, (caches[0], caches[1])), costs.blocks(*pair, matching)

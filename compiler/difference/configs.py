@@ -109,9 +109,7 @@ def _only(side: Side, kind: str, known: set[str]) -> Iterator[Change]:
 
 
 def _line(side: Side, name: str, kind: str, value: Any) -> Line:
-    here = place(side.module.options[name].span)
-    text = f"{name} = {shown(value)}"
-    return Line(name, after=text, b=here) if kind == ADDED else Line(name, before=text, a=here)
+    return Line.of(kind, name, f"{name} = {shown(value)}", place(side.module.options[name].span))
 
 
 def values(side: Side) -> dict[str, Any]:

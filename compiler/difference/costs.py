@@ -9,6 +9,7 @@ from ..keeping import Cache
 from ..sizes import Sizes
 from ..summary import Block, Summary, summarise
 from .change import BlockFigures, Figure
+from .facts import looks_back
 from .matching import Matching
 from .sides import Side
 
@@ -61,9 +62,9 @@ def summaries(one: Side, other: Side, sizes: Sizes) -> tuple[Summary, Summary]:
     return summarise(one.compiled, sizes), summarise(other.compiled, sizes)
 
 
-def cache_of(side: Side, summary: Summary, causal: bool) -> Cache | None:
-    """What is kept of a token: by the compared model, or by the first one of its spec that decodes."""
-    if summary.cache is not None or not causal:
+def cache_of(side: Side, summary: Summary) -> Cache | None:
+    """What is kept of a token: by the compared model, or, if that looks back alone, the first of its spec to decode."""
+    if summary.cache is not None or not looks_back(side.recognised):
         return summary.cache
     for name in side.models[1:]:
         if side.graph(name) is None:

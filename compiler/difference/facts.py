@@ -171,6 +171,13 @@ def attention(of: Facts) -> str:
     return "; ".join(dict.fromkeys(str(one) for one in seen))
 
 
+def looks_back(graph: Graph) -> bool:
+    """Whether a token sees none behind it: what comes may be told from what was, and rows are kept."""
+    found = Facts(graph)
+    seen = [one for attention in found.attentions for one in reach(attention, found.layers)]
+    return any(one.ahead == 0 for one in seen)
+
+
 def heads(of: Facts) -> str:
     """Whether several queries share keys and values."""
     met = [(_role(one, "query"), _role(one, "key")) for one in of.attentions]

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...grammar import syntax as s
+from ...grammar.comments import above
 from ...grammar.diagnostics import Span, TransformulaError
 from ...grammar.printer import expression, item
 from .. import pipeline
@@ -24,7 +25,7 @@ from .blocks import axes_text
 from .change import CHANGED, SAME, Change, Line, place
 from .configs import same_entries, shown, values
 from .meaning import signature
-from .sides import Side, comment_of, formula
+from .sides import Side, formula
 
 ALWAYS, HERE, UNDROPPED, DIFFERENT = "always", "here", "undropped", "different"
 RECOGNISING = ("simplify", "recognise")
@@ -305,12 +306,12 @@ def _only_one_mentions(one: Side, other: Side, mine: str, theirs: str) -> list[s
 
 def _quotes(one: Side, other: Side, left: s.Definition, right: s.Definition) -> tuple[str, ...]:
     """The comments at both definitions where they differ, and at formulas that only one of them mentions."""
-    texts = {one.label: comment_of(left.span), other.label: comment_of(right.span)}
+    texts = {one.label: " ".join(above(left.span)), other.label: " ".join(above(right.span))}
     found = [f"{label}: {text}" for label, text in texts.items()] if all(texts.values()) else []
     found = found if len(set(texts.values())) > 1 else []
     for mine, theirs, definition, apart in ((one, other, left, right), (other, one, right, left)):
         fresh = {name.name for name in names_in((definition.outputs, definition.body))} - mentioned(apart)
         for name in sorted(fresh & set(mine.module.entries) - set(theirs.module.entries)):
-            text = comment_of(mine.module.entries[name].definition.span)
+            text = " ".join(above(mine.module.entries[name].definition.span))
             found += [f"{name}: {text}"] if text else []
     return tuple(dict.fromkeys(found))

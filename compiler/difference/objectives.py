@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...grammar.comments import above
 from .change import ADDED, REMOVED, Change, Line
 from .formulas import pieces
-from .sides import Side, comment_of
+from .sides import Side
 
 WORDS = {"objective": "objective", "corruption": "corruption of texts", "model": "model"}
 RANKS = {"objective": 1.0, "corruption": 2.0, "model": 3.0}
@@ -64,18 +65,14 @@ def _has(side: Side, name: str, kind: str) -> bool:
 def _lost(side: Side, name: str, kind: str, others: set[str]) -> Change:
     definition = side.definition(name)
     word, under = WORDS[definition.kind], f" of {definition.of.name}" if definition.of is not None else ""
-    said = comment_of(definition.span)
+    said = " ".join(above(definition.span))
     with_it = [n for n, model in _under(side).items() if model == name and n in others]
     follows = f"the objective {with_it[0]}" if definition.kind == "model" and with_it else ""
-    lines = tuple(_line(found.text, kind) for found in pieces(definition).values() if found.name[:1] == "→")
+    lines = tuple(Line.of(kind, "", found.text) for found in pieces(definition).values() if found.name[:1] == "→")
     spans = (None, definition.span) if kind == ADDED else (definition.span, None)
     shown = under if definition.kind == "objective" else ""
     say = f"{'further' if kind == ADDED else 'no'} {word} {name}{shown}"
     quotes, rank = (said,) if said else (), RANKS[definition.kind]
     made = Change("objectives", kind, name, say, lines=lines, quotes=quotes, rank=rank, follows=follows)
     return made.at(*spans)
-
-
-def _line(text: str, kind: str) -> Line:
-    return Line("", after=text) if kind == ADDED else Line("", before=text)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...grammar import syntax as s
-from ...grammar.diagnostics import Span, TransformulaError
+from ...grammar.comments import head
+from ...grammar.diagnostics import TransformulaError
 from ..checkpoint import CheckpointMap, checkpoint_rows
 from ..config import Config
 from ..driver import Compiled, compile_graph, known_settings, load_module, lowered, lowered_objective
@@ -39,8 +40,8 @@ class Side:
 
     @cached_property
     def title(self) -> str:
-        """The first comment of its file."""
-        return comment_above(self.module.file.span.source.text, 0)
+        """The first line of the comment that its file begins with."""
+        return next(iter(head(self.module.file.span.source)), "")
 
     @cached_property
     def compiled(self) -> Compiled:
@@ -125,20 +126,3 @@ def formula(module: Module, config: Config, entry: Entry) -> Graph:
     """The formula graph of anything that has one. Raises `TransformulaError` for all mistakes in it."""
     make = lowered_objective if entry.definition.kind == "objective" else lowered
     return make(module, config, entry)
-
-
-def comment_of(span: Span) -> str:
-    """The comment lines that stand directly above a place of a spec, as one text."""
-    return comment_above(span.source.text, span.start)
-
-
-def comment_above(text: str, start: int) -> str:
-    """The comment above the line at `start`; at the beginning of a file, its first lines."""
-    lines = text[:start].split("\n")[:-1] if start else []
-    if not start:
-        first = text.split("\n", 1)[0]
-        return first.lstrip("#").strip() if first.startswith("#") else ""
-    found: list[str] = []
-    while lines and lines[-1].startswith("#"):
-        found.append(lines.pop().lstrip("#").strip())
-    return " ".join(reversed(found))

@@ -109,7 +109,7 @@ def borders(one: Graph, other: Graph) -> Iterator[Change]:
 def _only(what: str, kind: str, names: Mapping[str, str], rank: float) -> Iterator[Change]:
     """The inputs or results that one side has alone."""
     texts = {name: name + axes for name, axes in names.items()}
-    lines = tuple(Line(n, after=text) if kind == ADDED else Line(n, before=text) for n, text in texts.items())
+    lines = tuple(Line.of(kind, name, text) for name, text in texts.items())
     if names:
         say = f"{'further' if kind == ADDED else 'no'} {what}{'s' * (len(names) > 1)} {', '.join(names)}"
         yield Change("structure", kind, f"{what}s", say, lines=lines, rank=rank)

@@ -33,7 +33,7 @@ def between(one: Tensors, other: Tensors) -> Iterator[Change]:
     ):
         for pattern, members in _together(names, of).items():
             text = f"{pattern[0]} {pattern[1]}"
-            line = Line(pattern[0], after=text) if kind == ADDED else Line(pattern[0], before=text)
+            line = Line.of(kind, pattern[0], text)
             word = f"{'further' if kind == ADDED else 'no'} tensor{'s' * (len(members) > 1)}"
             say = f"{word} {pattern[0]}{_times(members)}: {pattern[1]}"
             yield Change("tensors", kind, pattern[0], say, lines=(line,), rank=2)
@@ -65,12 +65,8 @@ def _beside(side: Side, extra: str, lacking: str) -> Iterator[Change]:
     ):
         if names_:
             say = f"{side.label} {word} {many} tensor{'s' * (many > 1)} that its spec {why}: {_some(names_)}"
-            lines = tuple(_line(name, kind) for name in names_)
+            lines = tuple(Line.of(kind, "", name) for name in names_)
             yield Change("tensors", kind, f"{side.label} {word}", say, lines=lines, rank=3)
-
-
-def _line(text: str, kind: str) -> Line:
-    return Line("", after=text) if kind == ADDED else Line("", before=text)
 
 
 def _some(names: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .. import ops
@@ -86,9 +86,8 @@ def _ends(see: Node, rows: Axis, keys: Axis, step: int) -> tuple[int | None, int
     return _end(seen, -1), _end(seen, 1)
 
 
-def _end(seen: object, way: int) -> int | None:
+def _end(seen: Callable[[int], bool | None], way: int) -> int | None:
     """The largest distance that is seen, by halving; None where there is no end."""
-    assert callable(seen)
     if seen(way * (FAR - 1)):
         return None
     low, high = 0, FAR - 1
@@ -115,8 +114,8 @@ def _truth(order: Sequence[Node], at: Mapping[Axis, int], step: int) -> bool | N
         elif one.op in ("rename", "widen"):
             made = args[0]
         elif one.op == "pick" and one.args[0].op == "table" and len(args) == 2:
-            values_, number = args
-            made = values_[int(number)] if isinstance(values_, tuple) and isinstance(number, int | float) else None
+            entries, number = args
+            made = entries[int(number)] if isinstance(entries, tuple) and isinstance(number, int | float) else None
         elif one.op == "map" and None not in args:
             made = ops.FUNCTIONS[one["fn"]].meaning(*args)
         values[one] = made

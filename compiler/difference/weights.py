@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir import Weight
+from ..layouts import axes_text
 from ..stored import plain, plain_name
 from .change import ADDED, CHANGED, MOVED, REMOVED, RENAMED, Change, Line, place
 from .matching import paired
@@ -41,11 +42,7 @@ class Held:
     @property
     def axes(self) -> str:
         """Its own axes as text, those of the stack aside."""
-        own = [axis for axis in self.weight.axes if axis not in self.weight.stack]
-        if self.weight.outs is None:
-            return f"[{', '.join(axis.name for axis in own)}]"
-        ins, outs = (" ".join(axis.name for axis in group) for group in (self.weight.ins, self.weight.outs))
-        return f"[{ins} → {outs}]"
+        return axes_text(self.weight)
 
 
 def held(side: Side, models: Sequence[str]) -> dict[str, Held]:
@@ -56,14 +53,11 @@ def held(side: Side, models: Sequence[str]) -> dict[str, Held]:
         graph, rows = side.graph(name), side.rows(name)
         if graph is None:
             continue
-        stored: dict[str, list[str]] = {}
-        for row in rows.rows if rows else ():
-            for weight in row.weights:
-                stored.setdefault(weight.name, []).append(row.stored)
+        stored = rows.names() if rows else {}
         for weight in graph.weights:
             path = weight.name.removeprefix(f"{inside}.") if inside and name != models[0] else weight.name
             if path not in found:
-                found[path] = Held(path, weight, tuple(stored.get(weight.name, ())))
+                found[path] = Held(path, weight, stored.get(weight.name, ()))
     return found
 
 
@@ -180,8 +174,8 @@ def _lost(left: Sequence[Held], kind: str, matched: set[str]) -> Iterator[Change
 
 
 def _line(one: Held, kind: str) -> Line:
-    text, here = f"{plain_name(one.path)} : {one.axes} ~ {_init(one)}", place(one.weight.span)
-    return Line(one.name, after=text, b=here) if kind == ADDED else Line(one.name, before=text, a=here)
+    text = f"{plain_name(one.path)} : {one.axes} ~ {_init(one)}"
+    return Line.of(kind, one.name, text, place(one.weight.span))
 
 
 def _inner(pairs: Sequence[tuple[Held, Held]]) -> Iterator[Change]:

@@ -110,7 +110,6 @@ class Recalling:
         made = [table[part] for part in body]
         return ir.loop(fresh, one["axis"], one["start"], steps, begun, made, one["name"])
 
-
     def _copy(self, roots: Sequence[Node], table: dict[Node, Node], old: int, fresh: int) -> None:
         """Puts what the roots are made of into the table, as it is in the loop's copy."""
         for part in ordered(roots, lambda n: n.args if old in n.free and n not in table else ()):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.compiler import zoo
 from transformula.compiler import cost
 from transformula.compiler.driver import compile_graph, load_module
+from transformula.compiler.layouts import axes_text
 from transformula.compiler.sizes import Sizes
 from transformula.compiler.summary import Amount, Block, Summary, summarise
 from transformula.grammar.diagnostics import TransformulaError
@@ -294,3 +295,17 @@ def test_a_block_that_some_steps_choose_runs_so_often() -> None:
     ]
     assert block(made, "even").formula.products == 4 * block(made, "first").formula.products
     assert block(made, "odd").formula.products == 3 * block(made, "first").formula.products
+
+
+def test_axes_are_told_as_they_are_declared() -> None:
+    """Those of a stack apart, those that are carried through a map beside its two sides."""
+    text = (
+        "spec s\nconfig\n    d = 4\n    e = 3\n    two = 2\n    layers = 5\n"
+        "block B(x[d]) → [d] = sum[two](x @ W) @ V * γ\n"
+        "    weights W : [two, d → e]\n            V : [e → d]\n            γ : [d]\n"
+        "model M(x[seq, d] as inputs) → [seq, d] = y[layers]\n    where\n        y[0] = x\n"
+        "        for l in layers:\n            y[l + 1] = b[l](y[l])\n    uses b[layers] : B\n"
+    )
+    weights = {one.name.rpartition(".")[2]: one for one in compile_graph(text, until="formula").formula.weights}
+    assert [axes_text(weights[name]) for name in "WVγ"] == ["[two, d → e]", "[e → d]", "[d]"]
+    assert axes_text(weights["W"], stacked=True) == "[layers, two, d → e]"

@@ -22,10 +22,11 @@ from transformula.backends.draw.html import INK, unpacked
 from transformula.backends.draw.inspecting import inspected
 from transformula.backends.draw.look import Look
 from transformula.backends.draw.maths import Maths, nested
-from transformula.backends.draw.stops import stops
+from transformula.backends.draw.stops import recipe, stops
 from transformula.backends.program import compile as compile_program
 from transformula.compiler import ir
 from transformula.compiler.driver import Compiled, compile_graph
+from transformula.compiler.nodes import node
 from transformula.compiler.pipeline import Stage
 from transformula.grammar.diagnostics import Source, TransformulaError
 
@@ -553,6 +554,15 @@ def test_hostile_specs_are_shown_as_they_are(browser: Browser, tmp_path: Path) -
     with visited(browser, path) as at:
         at.page.click("#tab-spec")
         assert "<img src=x onerror=" in at.text("#spec")
+
+
+def test_numbers_without_a_meaning_change_nothing() -> None:
+    """The site of a draw and the number of a loop are other ones wherever a pass makes them anew."""
+    base = compile_graph("bert", settings={"layers": 2}, until="formula").formula
+    draw = next(one for one in base.nodes() if one.op == "random")
+    moved = node("random", draw.args, draw.axes, draw.kind, **{**draw.attrs, "site": "elsewhere"})
+    other = node("random", draw.args, draw.axes, draw.kind, **{**draw.attrs, "draw": "bernoulli"})
+    assert recipe(draw, {}, {}) == recipe(moved, {}, {}) != recipe(other, {}, {})
 
 
 def test_maths_are_drawn_as_maths(
