@@ -116,9 +116,14 @@ def _is_checked(axis: Axis, place: Node) -> bool:
 
 
 def _bare(one: Node) -> Node:
-    while one.op in ("rename", "widen"):
+    while one.op in ("rename", "widen") or picks_rows(one):
         one = one.args[0]
     return one
+
+
+def picks_rows(one: Node) -> bool:
+    """Whether a pick has entries of its value at places that surely exist."""
+    return one.op == "pick" and all(place.op == "selected" for place in one.args[1:])
 
 
 def _counted(place: Node) -> tuple[str, int] | None:
@@ -147,7 +152,7 @@ def source_of(place: Node, kinds: Sequence[str] = ("input", "position")) -> tupl
     """The input (position, index) that a place is a copy of, and what is added to it; None if it is no copy."""
     shift = 0
     while place.op not in kinds:
-        if place.op in ("rename", "widen"):
+        if place.op in ("rename", "widen") or picks_rows(place):
             place = place.args[0]
         elif place.op == "map" and place["fn"] == "+" and place.args[1].op == "const":
             shift += int(place.args[1]["value"])

@@ -177,6 +177,8 @@ class Pricer:
         every = self.entries(dict.fromkeys((*union(one.args), *one.axes)))
         if one.op == "contract" or (one.op == "total" and len(one.args) > 1):
             return 2 * every, 2 * every
+        if one.op == "scatter" and all(place.op == "selected" for place in one.args[1:]):
+            return 0, 0  # rows put back at their places, nothing is added
         if one.op in ("total", "scatter"):
             return self.entries(union(one.args)), 0
         if one.op == "kernel":

@@ -277,7 +277,7 @@ class Evaluator:
 
     def _selected(self, one: Node, args: list[Array]) -> Array:
         among, into = one["among"], one["into"]
-        seen = self.seen(among, among)
+        seen = self.seen(among, among, hidden=one.get("hidden", False))
         shape = tuple(self.extent(axis) for axis in among)
         condition = np.broadcast_to(align(args[0], one.args[0].axes, among), shape).astype(bool)
         if seen is not None:

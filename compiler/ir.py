@@ -27,7 +27,8 @@ Core operations and their attributes (every one is a pure function of its argume
     scatter keys               the argument added up at the given numbers along axes (arguments after it), 0 where
                                nobody is; a number out of range adds to nothing: what picking is undone by
     selected among axis into   the places along `axis` of the entries among axes at which the argument holds, in order,
-                               along an axis as long as they are many; without an axis: true, that the place counts
+                               along an axis as long as they are many; without an axis: true, that the place counts;
+                               hidden: of all entries that exist, hidden ones too
     order axis                 the place of the i-th smallest entry along the axis (ties: by order)
     repeat axis into           the place along the axis of each entry of a new length, where it stands as often as the
                                argument says
@@ -65,6 +66,7 @@ from .making import (
     counter,
     draw,
     drawing_order,
+    existing,
     history,
     index,
     input_,
@@ -133,6 +135,7 @@ __all__ = [
     "counter",
     "draw",
     "drawing_order",
+    "existing",
     "history",
     "index",
     "input_",

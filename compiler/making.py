@@ -210,6 +210,11 @@ def selected(condition: Node, among: Iterable[Axis], axis: Axis | None, into: Ax
     return node("selected", (condition,), (into,), kind, among=tuple(among), axis=axis, into=into)
 
 
+def existing(among: Iterable[Axis], axis: Axis, into: Axis) -> Node:
+    """The places along `axis` of all entries that exist, hidden ones too, one after the other."""
+    return node("selected", (const(True),), (into,), "int", among=tuple(among), axis=axis, into=into, hidden=True)
+
+
 def order(key: Node, axis: Axis) -> Node:
     """The place of the i-th smallest key along the axis, equal ones by their order."""
     return node("order", (key,), key.axes, "int", axis=axis)

@@ -54,7 +54,8 @@ class Sizes:
         found: dict[str, int | Sequence[int]] = dict.fromkeys(places, number)
         for one in graph.nodes():
             if one.op == "selected":
-                found[str(one["into"].size)] = max(1, round(self.chosen * self.entries(one["among"], True)))
+                share = 1.0 if one.get("hidden") else self.chosen
+                found[str(one["into"].size)] = max(1, round(share * self.entries(one["among"], True)))
         return replace(self, lengths={**found, **self.lengths}) if found else self
 
     def extent(self, axis: Axis) -> int:

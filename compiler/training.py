@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from . import ir, pipeline
 from .cost import flops
-from .differentiation import GRADIENT, differentiate
+from .differentiation import GRADIENT, differentiate, without_defaults
 from .ir import Graph, Input, Node
 from .ledger import Ledger
 from .objectives import COUNT, batch_of, terms, whole
@@ -23,7 +23,7 @@ from .verify import verify
 if TYPE_CHECKING:
     from .driver import Compiled
 
-PASSES = ("simplify", "recognise", "push_picks", "chunk")
+PASSES = ("simplify", "recognise", "push_picks", "chunk", "pack")
 """The passes that run before a loss is differentiated: the others speak of how weights are kept."""
 AGAIN = ("simplify", "recognise")
 """Those that run behind it: what the rules of the differentiation made may have a shorter form, or a meaning."""
@@ -52,7 +52,7 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
 
 def _differentiated(loss: Compiled, graph: Graph) -> Compiled:
     """The objective with the stages up to its gradients."""
-    stages, ledger = pipeline.run(graph, only=PASSES)
+    stages, ledger = pipeline.run(without_defaults(graph), only=PASSES)
     forward = stages[-1].graph
     done = differentiate(forward)
     verify(done)

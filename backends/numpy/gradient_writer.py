@@ -302,6 +302,8 @@ class GradientWriter(Selecting):
         return Value(text, "", dims, owned=True)
 
     def _scatter(self, one: Node) -> Value:
+        if len(one.args) > 2 and all(place.op == "selected" for place in one.args[1:]):
+            return super()._scatter(one)
         text, dims = self.scattered(one)
         self.need("scatter_add")
         return Value(f"scatter_add(({', '.join(map(self.size, dims))},), {text})", "", dims, owned=True)

@@ -62,6 +62,9 @@ class LossWriter(Writer):
     def begin_length(self, text: str) -> None:
         """Hook: more lines about a length, once its places are known."""
 
+    def begin_rows(self) -> None:
+        """Hook: lines about the rows of all tokens, once all lengths are known."""
+
 
 def method(name: str) -> str:
     """The name of an objective's method; no parameter's name begins like this."""
@@ -93,6 +96,7 @@ def begun(compiled: Compiled, graph: Graph, kind: type[W], roots: Sequence[Node]
         length_lines(writer, compiled.formula, graph, length, text)
         writer.begin_length(text)
     begin_groups(writer)
+    writer.begin_rows()
     _bind(writer, graph, lengths)
     writer.body(roots or graph.roots)
     return writer

@@ -84,6 +84,7 @@ def write(compiled: Compiled, names: Names, parameters: Parameters) -> Objective
         length_lines(writer, compiled.graph, graph, length, text)
     _positions(writer, graph, lengths)
     begin_groups(writer)
+    writer.begin_rows()
     _bind(writer, graph, lengths)
     writer.body(graph.roots)
     for out in graph.outputs:

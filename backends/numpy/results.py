@@ -167,6 +167,25 @@ def put_back(x: NDArray[Any], places: tuple[Any, Any, Any], shape: tuple[int, in
     return y
 
 
+def rows_at(x: NDArray[Any], rows: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[Any]:
+    """y[row, …] = x[rows, columns, …] for different places in their order; all of them are a view of x."""
+    if len(rows) == x.shape[0] * x.shape[1]:
+        return x.reshape(-1, *x.shape[2:])
+    y: NDArray[Any] = x[rows, columns]
+    return y
+
+
+def rows_put_back(
+    x: NDArray[Any], shape: tuple[int, int], rows: NDArray[np.intp], columns: NDArray[np.intp]
+) -> NDArray[Any]:
+    """The other way: x[row, …] at the places of y[batch, width, …], zeros elsewhere."""
+    if len(rows) == shape[0] * shape[1]:
+        return x.reshape(*shape, *x.shape[1:])
+    y = np.zeros((*shape, *x.shape[1:]), x.dtype)
+    y[rows, columns] = x
+    return y
+
+
 def prepared(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
     """A parameter in the model's type, contiguous."""
     return np.asarray(array, dtype, order="C")

@@ -5,11 +5,12 @@ Both writers of objectives have it, that of the loss (objective.py) and that of 
 
 from __future__ import annotations
 
-from ...compiler.ir import Axis, Graph, Node, drawing_order
+from ...compiler.ir import Axis, Graph, Node, drawing_order, walk_all
+from ..limits import picks_rows
 from ..objectives import SEED, over_batch
 from .losses import LossWriter
 from .mangling import Names
-from .values import Value, aligned, transposed
+from .values import Unsupported, Value, aligned, transposed
 
 
 class Selecting(LossWriter):
@@ -34,31 +35,68 @@ class Selecting(LossWriter):
             return Value(self.size(one["axis"]), "", (), wide=True, number=True)
         return super()._size(one)
 
+    def begin_rows(self) -> None:
+        """The places of all tokens, for what is computed on rows of them: they are known before anything else."""
+        for one in walk_all(self.graph.roots):
+            if one.op == "selected" and one.get("hidden"):
+                self.value(one)
+
+    def is_ready(self, one: Node) -> bool:
+        return super().is_ready(one) or (one.op == "selected" and one in self.memo)
+
     def _selected(self, one: Node) -> Value:
-        """The places where a condition holds: examples and places in them."""
+        """The places where a condition holds, or of all that there are: examples and places in them."""
         key = one.args[0], one["into"]
         if key not in self.chosen_places:
             among = one["among"]
-            tests = [*self.visible(among, "", among), aligned(self.value(one.args[0]), "", among)]
-            sizes = ", ".join(self.size(axis) for axis in among)
-            names = [self.names.fresh(f"row_{axis}") for axis in among]
+            names = [self.names.fresh(f"{one['into']}_{axis}") for axis in among]
             self.explain(one)
-            self.write(f"{', '.join(names)} = np.nonzero(np.broadcast_to({' & '.join(tests)}, ({sizes})))")
+            self.write(f"{', '.join(names)} = np.nonzero({self._holding(one)})")
             self.chosen_places[key] = dict(zip(among, names, strict=True))
             self.sizes[one["into"]] = f"len({names[0]})"
         if one["axis"] is None:
             return Value(f"np.ones({self.sizes[one['into']]}, np.bool_)", "", (one["into"],), wide=True)
         return Value(self.chosen_places[key][one["axis"]], "", (one["into"],), wide=True)
 
+    def _holding(self, one: Node) -> str:
+        """The text of the relation that is selected by."""
+        among = one["among"]
+        if one.get("hidden"):
+            text = self.length_texts[str(among[1].size)]
+            return f"np.arange({text}) < count_{text}[:, None]"
+        tests = [*self.visible(among, "", among), aligned(self.value(one.args[0]), "", among)]
+        sizes = ", ".join(self.size(axis) for axis in among)
+        return f"np.broadcast_to({' & '.join(tests)}, ({sizes}))"
+
     def _pick(self, one: Node) -> Value:
         """Selected places surely exist."""
-        if not all(arg.op == "selected" for arg in one.args[1:]):
+        if not picks_rows(one):
             return super()._pick(one)
         base, places = self.value(one.args[0]), one.args[1:]
         rest = tuple(axis for axis in base.dims if axis not in one["keys"])
         base = transposed(base, (*one["keys"], *rest))
         at = ", ".join(self.value(place).text for place in places)
-        return Value(f"{base.wrapped}[{at}]", "", (places[0]["into"], *rest), owned=True, wide=base.wide)
+        dims = (places[0]["into"], *rest)
+        if len(places) == 1:
+            return Value(f"{base.wrapped}[{at}]", "", dims, owned=True, wide=base.wide)
+        self.need("rows_at")
+        return Value(f"rows_at({base.text}, {at})", "", dims, wide=base.wide)
+
+    def _scatter(self, one: Node) -> Value:
+        """Rows at their places, all of which are different."""
+        places = one.args[1:]
+        if not all(place.op == "selected" for place in places) or len(places) != 2:
+            raise Unsupported("a sum at places")
+        value, into = self.real(self.value(one.args[0])), places[0]["into"]
+        rest = tuple(axis for axis in one.axes if axis not in one["keys"])
+        whole = set(value.dims) == {into, *rest}
+        text = transposed(value, (into, *rest)).text if whole else self.broadcast(value, "", (into, *rest))
+        sizes, at = (", ".join(map(f, part)) for f, part in ((self.size, one["keys"]), (self._text, places)))
+        self.need("rows_put_back")
+        return Value(f"rows_put_back({text}, ({sizes}), {at})", "", (*one["keys"], *rest))
+
+    def _text(self, one: Node) -> str:
+        return self.value(one).text
 
     def _random(self, one: Node) -> Value:
         if one["draw"] == "dropout":

@@ -72,7 +72,7 @@ def emit(compiled: Compiled, layout: str = "padded") -> str:
     try:
         if graph.batch is None:
             if layout == "packed":
-                compiled.ledger.refused("unpad", "packed", packed.LAW, "an objective is over a whole batch")
+                compiled.ledger.refused("unpad", "packed", packed.LAW, "the rows of an objective are in its graph")
             return _module(compiled, bounded.with_forms(over_batch(graph), compiled.ledger), _objective)
         if layout == "packed":
             try:

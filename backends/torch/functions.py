@@ -88,6 +88,29 @@ def selected_places(see: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return at // see.shape[1], at % see.shape[1], flat
 
 
+def all_places(real: Tensor) -> tuple[Tensor, Tensor]:
+    """(rows, columns) of the entries of real[batch, seq] that belong to an example, in their order.
+
+    In a graph that is compiled or exported those of all entries: what is computed at padding, no result feels.
+    """
+    if not torch.compiler.is_compiling():
+        return real.nonzero(as_tuple=True)  # type: ignore[return-value]
+    at = torch.arange(real.shape[0] * real.shape[1], device=real.device)
+    return at // real.shape[1], at % real.shape[1]
+
+
+def rows_at(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """y[row, …] = x[rows, columns, …] for different places in their order; all of them are a view of x."""
+    return x.flatten(0, 1) if rows.shape[0] == x.shape[0] * x.shape[1] else x[rows, columns]
+
+
+def rows_put_back(x: Tensor, shape: tuple[int, int], rows: Tensor, columns: Tensor) -> Tensor:
+    """The other way: x[row, …] at the places of y[batch, seq, …], zeros elsewhere."""
+    if rows.shape[0] == shape[0] * shape[1]:
+        return x.unflatten(0, shape)
+    return x.new_zeros((*shape, *x.shape[1:])).index_put((rows, columns), x)
+
+
 def masked_softmax(x: Tensor, see: Tensor) -> Tensor:
     """softmax over the last axis of the entries that `see` lets through; hidden ones are 0, an empty row is all 0."""
     some = see.any(dim=-1, keepdim=True)

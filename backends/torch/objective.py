@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...compiler.draws import apart
-from ...compiler.ir import Axis, Graph, Length, Node, drawing_order
+from ...compiler.ir import Axis, Graph, Length, Node, drawing_order, walk_all
+from ..limits import picks_rows
 from ..numpy.mangling import Names
-from ..numpy.values import Value, aligned, transposed
+from ..numpy.values import Unsupported, Value, aligned, transposed
 from ..objectives import SEED
 from .border import Border, bind_inputs, border_names, entering, result
 from .weights import WeightNames
@@ -38,37 +39,77 @@ class ObjectiveWriter(TorchWriter):
                 return "groups[0]"
         return super().size(axis)
 
-    def _selected(self, one: Node) -> Value:
-        """The places where a condition holds, as rows and columns of the padded batch; columns count from its edge."""
+    def begin_rows(self) -> None:
+        """The places of all tokens, for what is computed on rows of them: they are known before anything else."""
+        for one in walk_all(self.graph.roots):
+            if one.op == "selected" and one.get("hidden"):
+                self._chosen(one)
+
+    def _chosen(self, one: Node) -> dict[Axis | None, str]:
+        """The variables of the places where a condition holds, or of all that there are: rows and columns of the
+        padded batch, and which of them count."""
         key = one.args[0], one["into"]
         if key not in self.chosen_places:
-            among = one["among"]
-            condition = self.value(one.args[0])
-            tests = [*self.visible(among, "", among), aligned(condition, "", among)]
-            sizes = ", ".join(self.size(axis) for axis in among)
-            see = " & ".join(tests) if condition.dims == among else f"({' & '.join(tests)}).expand({sizes})"
-            names = [self.names.fresh(f"row_{axis}") for axis in among] + [self.names.fresh("counted")]
-            self.need("selected_places")
+            among, into = one["among"], one["into"]
+            names = [self.names.fresh(f"{into}_{axis}") for axis in among]
+            names += [] if one.get("hidden") else [self.names.fresh("counted")]
             self.explain(one)
-            self.write(f"{', '.join(names)} = selected_places({see})")
-            self.chosen_places[key] = dict(zip((*among, None), names, strict=True))
-            self.sizes[one["into"]] = f"{names[0]}.shape[0]"
-        return Value(self.chosen_places[key][one["axis"]], "", (one["into"],), wide=True, reorder="permute")
+            if one.get("hidden"):
+                self.need("all_places")
+                self.write(f"{', '.join(names)} = all_places(real_{self.length_texts[str(among[1].size)]})")
+            else:
+                self.need("selected_places")
+                self.write(f"{', '.join(names)} = selected_places({self._holding(one)})")
+            self.chosen_places[key] = dict(zip((*among, None), names, strict=False))
+            self.sizes[into] = f"{names[0]}.shape[0]"
+        return self.chosen_places[key]
 
-    def _place(self, key: Axis, value: Value) -> Value:
-        """A selected place is one of the padded batch already."""
-        known = {name for names in self.chosen_places.values() for name in names.values()}
-        return value if value.text in known else super()._place(key, value)
+    def _holding(self, one: Node) -> str:
+        """The text of the relation that is selected by."""
+        among, condition = one["among"], self.value(one.args[0])
+        tests = [*self.visible(among, "", among), aligned(condition, "", among)]
+        sizes = ", ".join(self.size(axis) for axis in among)
+        return " & ".join(tests) if condition.dims == among else f"({' & '.join(tests)}).expand({sizes})"
+
+    def _selected(self, one: Node) -> Value:
+        """The number of a place, which along a length counts from the example's first token."""
+        names, axis = self._chosen(one), one["axis"]
+        text = names[axis]
+        if axis is not None and axis.counted:
+            owner, *_ = one["among"]
+            text = f"index_{self.length_texts[str(axis.size)]}[{names[owner]}, {text}]"
+        return Value(text, "", (one["into"],), wide=True, reorder="permute")
+
+    def settled(self, one: Node, found: Value) -> Value:
+        return found if one.op == "selected" else super().settled(one, found)
 
     def _pick(self, one: Node) -> Value:
-        """Selected places surely exist."""
-        if not all(arg.op == "selected" for arg in one.args[1:]):
+        """Selected places surely exist, and those of the padded batch are known."""
+        places = one.args[1:]
+        if not picks_rows(one):
             return super()._pick(one)
-        base, places = self.value(one.args[0]), one.args[1:]
+        base, into = self.value(one.args[0]), places[0]["into"]
         rest = tuple(axis for axis in base.dims if axis not in one["keys"])
         base = transposed(base, (*one["keys"], *rest))
-        at = ", ".join(self.value(place).text for place in places)
-        return Value(f"{base.wrapped}[{at}]", "", (places[0]["into"], *rest), wide=base.wide, reorder="permute")
+        at = ", ".join(self._chosen(place)[place["axis"]] for place in places)
+        if len(places) == 1:
+            return Value(f"{base.wrapped}[{at}]", "", (into, *rest), wide=base.wide, reorder="permute")
+        self.need("rows_at")
+        return Value(f"rows_at({base.text}, {at})", "", (into, *rest), wide=base.wide, reorder="permute")
+
+    def _scatter(self, one: Node) -> Value:
+        """Rows at their places, all of which are different."""
+        places = one.args[1:]
+        if len(places) != 2 or not all(place.op == "selected" and place.get("hidden") for place in places):
+            raise Unsupported("a sum at places")
+        value, into = self.real(self.value(one.args[0])), places[0]["into"]
+        rest = tuple(axis for axis in one.axes if axis not in one["keys"])
+        whole = set(value.dims) == {into, *rest}
+        text = transposed(value, (into, *rest)).text if whole else self.broadcast(value, "", (into, *rest))
+        at = ", ".join(self._chosen(place)[place["axis"]] for place in places)
+        sizes = ", ".join(map(self.size, one["keys"]))
+        self.need("rows_put_back")
+        return Value(f"rows_put_back({text}, ({sizes}), {at})", "", (*one["keys"], *rest), reorder="permute")
 
     def _random(self, one: Node) -> Value:
         """A draw that the seed decides, with the numbers that the reference has."""
@@ -117,6 +158,7 @@ def layout(
     if graph.groups is not None:
         lines += _texts(graph, at, names)
     bind_inputs(writer, graph, at)
+    writer.begin_rows()
     writer.body(graph.roots)
     results = {out.name: result(writer, out) for out in graph.outputs}
     needs = {*writer.used, "places", *(["settled"] if at.position_ids else [])}

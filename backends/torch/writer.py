@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Length, Node, walk
 from ...compiler.passes.parameters import is_parameter
-from ..limits import checked_picks
+from ..limits import checked_picks, picks_rows
 from ..numpy import loops, slices
 from ..numpy.literals import number
 from ..numpy.mangling import Names
@@ -226,7 +226,8 @@ class TorchWriter(Writer):
         indices = [self._place(key, self.value(arg)) for key, arg in zip(keys, one.args[1:], strict=True)]
         if len(keys) == 1 and one.args[0].op == "weight" and len(base.dims) == 2 and base.dims[0] == keys[0]:
             text = indices[0].text
-            if one.args[1].op not in ("input", "position") or one not in self.checked:  # anything beyond an example
+            given = one.args[1].args[0] if picks_rows(one.args[1]) else one.args[1]
+            if given.op not in ("input", "position") or one not in self.checked:  # anything beyond an example
                 text = f"{indices[0].wrapped}.long().clamp(0, {int(self.size(keys[0])) - 1})"
             return Value(f"F.embedding({text}, {base.text})", indices[0].lead, (*indices[0].dims, base.dims[1]))
         if base.lead:

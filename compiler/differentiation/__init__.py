@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .reverse import GRADIENT, differentiate, gradient_of
+from .reverse import GRADIENT, differentiate, gradient_of, without_defaults
 
-__all__ = ["GRADIENT", "differentiate", "gradient_of"]
+__all__ = ["GRADIENT", "differentiate", "gradient_of", "without_defaults"]

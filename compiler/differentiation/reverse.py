@@ -39,7 +39,7 @@ def differentiate(graph: Graph, loss: str | None = None, wanted: Collection[str]
         told = f"has axes [{', '.join(map(str, chosen.axes))}]" if chosen else "does not exist"
         raise error("X994", f"the result `{loss or ''}` of {graph.name} cannot be differentiated: it {told}",
                     help="A loss is one number: average over all its axes.")  # fmt: skip
-    graph = _without_defaults(graph)
+    graph = without_defaults(graph)
     leaves = _leaves(graph, wanted)
     root = next(out.node for out in graph.outputs if out.name == chosen.name)
     sweep = _swept(graph, root, list(leaves.values()))
@@ -83,8 +83,8 @@ def _leaves(graph: Graph, wanted: Collection[str] | None) -> dict[str, Node]:
     return {name: known[name] for name in names}
 
 
-def _without_defaults(graph: Graph) -> Graph:
-    """Inputs that stand in for what is looked up among weights are that."""
+def without_defaults(graph: Graph) -> Graph:
+    """The graph in which inputs that stand in for what is looked up among weights are that: they count as not given."""
 
     def change(one: Node) -> Node:
         if one.op == "input" and one.args and any(part.op == "weight" for part in walk(one.args)):

@@ -161,9 +161,15 @@ def _pick(sweep: Sweep, one: Node, g: Node) -> None:
 
 
 def _scatter(sweep: Sweep, one: Node, g: Node) -> None:
-    made = ir.pick(g, dict(zip(one["keys"], one.args[1:], strict=True)))
-    for key, number in zip(one["keys"], one.args[1:], strict=True):
-        within = ir.apply("and", ir.apply("<=", ZERO, number), ir.apply("<", number, ir.size(key)))
+    at = dict(zip(one["keys"], one.args[1:], strict=True))
+    made = ir.pick(g, at)
+    for key, number in at.items():
+        if number.op == "selected":  # such a place exists
+            continue
+        size = ir.size(key)
+        if key.owner in at:
+            size = ir.pick(size, {key.owner: at[key.owner]})
+        within = ir.apply("and", ir.apply("<=", ZERO, number), ir.apply("<", number, size))
         made = ir.where(within, made, ZERO)
     sweep.flow(one.args[0], made)
 

@@ -12,6 +12,7 @@ from . import (
     fuse,
     inference,
     merge_projections,
+    pack,
     probe,
     push_picks,
     reassociate,
@@ -81,6 +82,13 @@ PASSES: tuple[Pass, ...] = (
         "the logits of a long axis are made for some rows at a time where a loss alone reads them",
         "after products have their last order; before sums are hidden in what reads them",
         chunk.run,
+        EXACT,
+    ),
+    Pass(
+        "pack",
+        "what an objective computes token by token runs on rows of the real tokens of many examples",
+        "after picks and pieces, which decide what is computed at all; before sums are hidden in what reads them",
+        pack.run,
         EXACT,
     ),
     Pass(

@@ -1,8 +1,8 @@
 """Passes that a backend carries out while it writes: here they are only switched on, so that each can be left out.
 
 unpad: token-wise work runs on the packed real tokens of many examples, attention per example. Precondition: two lengths
-of one example meet in attention only; else one example is computed at a time (the ledger says so). Objectives that are
-modules of their own are computed over padded batches.
+of one example meet in attention only; else one example is computed at a time (the ledger says so). The graph of an
+objective has rows already, by the pass `pack`.
 
 schedule: a value is written into memory whose last reader has been, and over its argument where that is dead.
 Precondition: the reader is the last one, views of the memory included.
@@ -22,7 +22,6 @@ def planned(name: str) -> Callable[[Graph, Ledger], Graph]:
 
     def run(graph: Graph, ledger: Ledger) -> Graph:
         if name == "unpad" and graph.selects:
-            ledger.refused(name, name, "token-wise work runs on packed rows", "an objective is over a whole batch")
             return graph
         return replace(graph, plan=graph.plan | {name})
 
