@@ -141,7 +141,7 @@ def test_the_full_proof_has_the_gradients() -> None:
     found = prove(made, ["different"])
     assert not found.wrong
     mine = [one for one in found.measures if one.model == "the gradients of mlm"]
-    assert {DIFFERENTIATE, "simplify again"} <= {one.stage for one in mine} <= {
+    assert {DIFFERENTIATE, "recognise again"} <= {one.stage for one in mine} <= {
         DIFFERENTIATE, *(f"{name} again" for name in AGAIN)
     }  # fmt: skip
     without = prove(replace(made, gradients=None), ["different"]).measures

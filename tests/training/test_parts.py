@@ -39,7 +39,14 @@ def test_bytes_know_every_text(text: str) -> None:
     tokens = byte_tokens()
     ((ids, words),) = tokens.encode([text])
     assert len(ids) == len(words)
-    assert tokens.ids["unk_token"] not in ids
+    assert tokens.ids["unk_token"] not in ids or "<unk>" in text
+
+
+def test_the_text_of_a_special_token_is_that_token() -> None:
+    """As in the library, before and after it is saved."""
+    tokens = byte_tokens()
+    ((ids, _),) = tokens.encode(["<unk>a<mask>"])
+    assert (ids[0], ids[-1], len(ids)) == (tokens.ids["unk_token"], tokens.ids["mask_token"], 3)
 
 
 def test_tokens_that_are_learned(tmp_path: Path) -> None:

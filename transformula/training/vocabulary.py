@@ -69,6 +69,7 @@ class Tokens:
 def byte_tokens(files: Sequence[Path] = (), size: int = 0) -> Tokens:
     """A token for each byte, five special ones and T5's sentinels: it knows every text.
 
+    Where a text spells a special token, `<mask>` for example, it is that token, as in the library.
     With `size`, byte pairs that are frequent in the files become tokens, until there are so many in all.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
