@@ -1,7 +1,7 @@
 """Writes a differentiated objective on whole padded batches: every value has its batch as an axis like any other.
 
-Products are matrix products over all examples at once, meanings have their fast forms on copies, and a loop keeps its
-states as they are, for nothing here is overwritten.
+Products are matrix products over all examples at once. Meanings have their fast forms, over an argument that is read no
+more (scheduled.py) or on a copy. A loop keeps its states as they are, for these are never overwritten.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .einsum import LETTERS
 from .literals import number
 from .losses import Dims
 from .mangling import Names
-from .selecting import Selecting
+from .scheduled import Scheduled
 from .values import Unsupported, Value, aligned, transposed
 
 POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu", "gelu_slope", "gelu_tanh_slope", "silu_slope")
@@ -25,14 +25,13 @@ ROLES = {"x", "g", "y", "see", "gain", "shift"}
 ALONG = ("softmax", "softmax_slope", "layer_norm", "layer_norm_slope", "rms_norm", "rms_norm_slope")
 
 
-class GradientWriter(Selecting):
+class GradientWriter(Scheduled):
     """Writes a loss and its gradients, from the inputs of a model on."""
 
     def __init__(self, graph: Graph, names: Names, lengths: dict[str, str]) -> None:
         super().__init__(graph, names, lengths)
         self.seed = f"{SEED} or 0"  # without one nothing is dropped out, and what the formulas draw has the seed 0
         self.changing: set[str] = set()  # the variables of loops
-        self.pieces: dict[Node, Value] = {}  # losses of products and their slopes, which are made together
 
     def start_state(self, one: Node, slot: int, name: str, first: Value) -> Value:
         found = super().start_state(one, slot, name, first)
@@ -50,7 +49,7 @@ class GradientWriter(Selecting):
         return self.assigned(one, found) if again and not found.number else super().settled(one, found)
 
     def copied(self, name: str) -> str:
-        return name  # nothing here is overwritten
+        return name  # no state is overwritten
 
     # -------------------------------------------------------------------------------------------------- leaves
 
@@ -109,18 +108,19 @@ class GradientWriter(Selecting):
     def _added_at(self, one: Node) -> Value | None:
         """A sum with values at places that are all different, in the memory of the other; None if it is no such."""
         into, scatter = self.value(one.args[0]), one.args[1]
+        own = not into.text.isidentifier() and into.owned
         value, *indices = (self.value(arg) for arg in scatter.args)
         at = tuple(dict.fromkeys(axis for part in (value, *indices) for axis in part.dims))
         places = dict(zip(scatter["keys"], indices, strict=True))
         fits = set(into.dims) == {*at, *places} and not set(at) & set(places)
-        if into.text.isidentifier() or not into.owned or into.wide or not fits:
+        if into.wide or not fits or not (own or self.schedules):
             return None
         places |= {axis: Value(f"np.arange({self.size(axis)})", "", (axis,)) for axis in at}
         texts = ", ".join(self.fit(places[axis], "", at) for axis in into.dims)
         sign = "-" if one["fn"] == "-" else ""
         self.need("add_at")
         added = f"{sign}{self.real(value).wrapped}" if set(value.dims) == set(at) else ""
-        if not added or transposed(value, at).text != value.text:
+        if not added or transposed(value, at).text != value.text or not (own or self.overwritten(one.args[0], into)):
             return None
         return Value(f"add_at({into.text}, {added}, {texts})", "", into.dims, owned=True)
 
@@ -142,6 +142,7 @@ class GradientWriter(Selecting):
             name = self.names.fresh(value.text)
             self.write(f"{name} = {text}")
             self.memo[key] = made.named(name)  # type: ignore[index]
+            self.also_called(value, key, name)
         return made.named(self.memo[key].text)  # type: ignore[index]
 
     # ---------------------------------------------------------------------------------------------------- draws
@@ -200,7 +201,7 @@ class GradientWriter(Selecting):
         if name in POINTWISE and "bias" not in at:
             value = self.real(self.value(at["x"]))
             self.need(name, "in_parts")
-            text = f"in_parts({name}, self.threads, {self._fresh(value, value.dims)})"
+            text = f"in_parts({name}, self.threads, {self._fresh(at['x'], value, value.dims)})"
             return Value(text, "", value.dims, owned=True)
         axis = one.get("axis")
         plain = all(at[role].axes == (axis,) for role in ("gain", "shift") if role in at)
@@ -214,7 +215,7 @@ class GradientWriter(Selecting):
         first = at["g"] if "g" in at else at["x"]
         value = self.real(self.value(first))
         dims = (*(a for a in dict.fromkeys((*value.dims, *one.axes)) if a != axis), axis)
-        texts = [self._fresh(value, dims)]
+        texts = [self._fresh(first, value, dims)]
         for role in ("y", "x"):
             if role in at and at[role] is not first:
                 other = self.real(self.value(at[role]))
@@ -233,9 +234,10 @@ class GradientWriter(Selecting):
     def _whole(self, value: Value, dims: Dims) -> str:
         return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
 
-    def _fresh(self, value: Value, dims: Dims) -> str:
+    def _fresh(self, arg: Node, value: Value, dims: Dims) -> str:
         """Text of memory that may be overwritten, with these dimensions in order."""
-        if value.owned and not value.text.isidentifier() and value.dims == dims:
+        own = value.owned and not value.text.isidentifier()
+        if value.dims == dims and (own or self.overwritten(arg, value)):
             return value.text
         self.need("fresh")
         return f"fresh({self._whole(value, dims)}, self.dtype)"

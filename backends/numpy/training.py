@@ -42,6 +42,8 @@ def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
     for part in found:
         writer.write(part.line(writer))
     writer.write("return loss, gradients")
+    for text, times in writer.counted.items():
+        loss.ledger.fired("schedule", "memory", f"{times} {text}")
     result = "tuple[float, dict[str, NDArray[Any]]]"
     more = [*(["groups: tuple[int, int]"] if graph.groups else []), f"{SEED}: int | None"]
     head = border_text.header(method(loss.entry), ["self", "given: dict[str, NDArray[Any]]", *more], result)
