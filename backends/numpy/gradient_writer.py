@@ -12,7 +12,7 @@ from dataclasses import replace
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Graph, Length, Node, drawing_order, reduce, widen_to
 from ..objectives import SEED
-from . import loops, pieces
+from . import activations, loops, pieces
 from .einsum import LETTERS
 from .literals import number
 from .losses import Dims
@@ -199,9 +199,11 @@ class GradientWriter(Scheduled):
             found = pieces.write(self, one)
             return super()._kernel(one) if found is None else found
         if name in POINTWISE and "bias" not in at:
+            if (found := activations.write(self, one)) is not None:
+                return found
             value = self.real(self.value(at["x"]))
             self.need(name, "in_parts")
-            text = f"in_parts({name}, self.threads, {self._fresh(at['x'], value, value.dims)})"
+            text = f"in_parts({name}, self.threads, {self.fresh(at['x'], value, value.dims)})"
             return Value(text, "", value.dims, owned=True)
         axis = one.get("axis")
         plain = all(at[role].axes == (axis,) for role in ("gain", "shift") if role in at)
@@ -215,7 +217,7 @@ class GradientWriter(Scheduled):
         first = at["g"] if "g" in at else at["x"]
         value = self.real(self.value(first))
         dims = (*(a for a in dict.fromkeys((*value.dims, *one.axes)) if a != axis), axis)
-        texts = [self._fresh(first, value, dims)]
+        texts = [self.fresh(first, value, dims)]
         for role in ("y", "x"):
             if role in at and at[role] is not first:
                 other = self.real(self.value(at[role]))
@@ -234,10 +236,10 @@ class GradientWriter(Scheduled):
     def _whole(self, value: Value, dims: Dims) -> str:
         return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
 
-    def _fresh(self, arg: Node, value: Value, dims: Dims) -> str:
-        """Text of memory that may be overwritten, with these dimensions in order."""
+    def fresh(self, arg: Node, value: Value, dims: Dims, by: Sequence[Node] = ()) -> str:
+        """Text of memory that may be overwritten, with these dimensions in order; `by` what is being written."""
         own = value.owned and not value.text.isidentifier()
-        if value.dims == dims and (own or self.overwritten(arg, value)):
+        if value.dims == dims and (own or self.overwritten(arg, value, by)):
             return value.text
         self.need("fresh")
         return f"fresh({self._whole(value, dims)}, self.dtype)"

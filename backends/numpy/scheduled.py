@@ -13,11 +13,12 @@ and results have a reader that never comes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...compiler import kernels as kernel_table
-from ...compiler.ir import Graph, Node, node, walk, walk_all
+from ...compiler.ir import Graph, Node, node, ordered, walk_all
 from . import slices
 from .mangling import Names
 from .selecting import Selecting
@@ -39,34 +40,81 @@ class Scheduled(Selecting):
         self.counted: Counter[str] = Counter()
         self.pieces: dict[Node, Value] = {}  # losses of products and their slopes, which are made together
         self._readers: dict[Node, set[Node]] = {}
+        self._ordered: set[Node] = set()  # what is surely written
+        self._perhaps: dict[Node, set[Node]] = {}  # parts of meanings, which are written if those have no fast form
+        self._opened: set[Node] = set()
         self._written: set[Node] = set()
         self._solid: set[Node] = set()  # memory of their own, filled by a line of their own
+        self._core: dict[Node, Node] = {}  # meanings in the memory that their core graph has filled
         self._names: dict[Node, list[str]] = {}  # the names of such memory
         self._owner: dict[str, Node] = {}
         self._also: dict[str, list[object]] = {}  # name -> what else is known of its value by another name
         self._depth: dict[str, int] = {}  # how deep in blocks a name is given
         self._writing: Node | None = None
+        self._scope: set[Node] = set()  # what is written at this depth: in the function, or in the body of a loop
 
     # ------------------------------------------------------------------------------------------------- readers
 
     def plan(self, order: list[Node], roots: tuple[Node, ...]) -> None:
         """Who reads what; a meaning may be written by its core graph, parts of which others may read, too."""
+        self._scope = set(order)
+        self._ordered |= self._scope
         for one in order:
-            for arg in (*slices.reads(one), *_inside(one)):
-                self._readers.setdefault(arg, set()).add(one)
-        for root in roots:
-            self._readers.setdefault(root, set()).add(NEVER)
+            self._note(one, slices.reads(one))
+            for part in walk_all(one["body"]) if one.op == "loop" else ():
+                if part.op == "kernel":
+                    self._perhaps.setdefault(part, set()).add(one)
+                    self._open(part)
+            if one.op == "kernel":
+                self._open(one)
+        self._note(NEVER, roots)
 
-    def _is_over(self, one: Node, by: Node | None = None) -> bool:
-        """Whether all that read a value have been written; `by` is being written."""
-        return all(reader is by or self._is_done(reader, one, by) for reader in self._readers.get(one, (NEVER,)))
+    def _open(self, one: Node) -> None:
+        """What the core graph of a meaning reads, should it be written so."""
+        waiting = [one]
+        while waiting:
+            whole = waiting.pop()
+            if whole in self._opened:
+                continue
+            self._opened.add(whole)
+            core, outside = kernel_table.expanded(whole), set(whole.args)
+            self._note(whole, (core,))
+            for part in set(ordered((core,), partial(_below, outside))) - outside:
+                self._perhaps.setdefault(part, set()).add(whole)
+                self._note(part, slices.reads(part))
+                waiting += (part,) if part.op == "kernel" else ()
 
-    def _is_done(self, reader: Node, arg: Node, by: Node | None) -> bool:
+    def _note(self, reader: Node, args: Iterable[Node]) -> None:
+        for arg in args:
+            self._readers.setdefault(arg, set()).add(reader)
+
+    def body(self, roots: Iterable[Node]) -> None:
+        outer = self._scope
+        super().body(roots)
+        self._scope = outer
+
+    def beside(self, arg: Node, one: Node) -> list[Node]:
+        """The readers of a value that are written where `one` is, whatever a loop's step chooses."""
+        some = {part for sides in self.sides.values() for side in sides for part in side}
+        found = [reader for reader in self._readers.get(arg, ()) if reader in self._scope - some]
+        return found if self.schedules and one in found else []
+
+    def _is_over(self, one: Node, by: Sequence[Node] = ()) -> bool:
+        """Whether all that read a value have been written; `by` are being written."""
+        return all(reader in by or self._is_done(reader, one, by) for reader in self._readers.get(one, (NEVER,)))
+
+    def _is_done(self, reader: Node, arg: Node, by: Sequence[Node]) -> bool:
         if reader not in self._written:
-            return False
+            return self._is_never(reader, by)
         if reader.op == "loop" and arg not in reader.args[: reader["slots"]]:
             return True
-        return reader in self._solid or self._is_over(reader, by)
+        elsewhere = reader in self._core and self._core[reader] is not arg
+        return elsewhere or reader in self._solid or self._is_over(reader, by)
+
+    def _is_never(self, part: Node, by: Sequence[Node]) -> bool:
+        """Whether a part of meanings will not be written, as all of them have been without it."""
+        wholes = () if part in self._ordered else self._perhaps.get(part, ())
+        return bool(wholes) and all(one in self._written or one in by or self._is_never(one, by) for one in wholes)
 
     def _memory(self, one: Node) -> Iterable[Node]:
         """The nodes whose memory a value may lie in."""
@@ -75,7 +123,8 @@ class Scheduled(Selecting):
             here = stack.pop()
             if here not in found:
                 found.add(here)
-                stack += () if here in self._solid else slices.reads(here)
+                below = (self._core[here],) if here in self._core else slices.reads(here)
+                stack += () if here in self._solid else below
         return found & self._solid
 
     # ------------------------------------------------------------------------------------------------- writing
@@ -89,6 +138,8 @@ class Scheduled(Selecting):
         if self.schedules:
             if one in self.pieces:
                 self._settle(one, found)
+            elif one.op == "kernel" and one not in self._solid and found.text in self._owner:
+                self._core[one] = self._owner[found.text]
             self._let_go(one)
         return found
 
@@ -105,6 +156,12 @@ class Scheduled(Selecting):
         if self.schedules and found.owned and not passes(one):
             self._settle(one, made)
         return made
+
+    def given(self, one: Node, wish: str) -> str:
+        """A name for a value that a line makes beside others."""
+        name = self.names.fresh(self.origin(one).name or wish)
+        self._depth[name] = self.indent
+        return name
 
     def _settle(self, one: Node, made: Value) -> None:
         """The value has memory of its own, under its name."""
@@ -125,19 +182,23 @@ class Scheduled(Selecting):
 
     # -------------------------------------------------------------------------------------------- written over
 
-    def overwritten(self, arg: Node, value: Value) -> bool:
-        """Whether the node being written may write over an argument, that nobody else reads; it takes its names."""
-        by, owner = self._writing, self._owner.get(value.text)
-        if by is None or owner is None or arg not in by.args or value.wide or owner.kind != "real":
+    def overwritten(self, arg: Node, value: Value, by: Sequence[Node] = ()) -> bool:
+        """Whether what is being written may write over an argument, that nobody else reads; it takes its names.
+
+        Of several nodes that are written by one line the last one does.
+        """
+        by = by or (() if self._writing is None else (self._writing,))
+        owner = self._owner.get(value.text)
+        if owner is None or value.wide or owner.kind != "real" or not all(arg in one.args for one in by):
             return False
-        others = (other for other in by.args if other is not arg)
-        again = by.args.count(arg) > 1 or any(owner in self._memory(other) for other in others)
+        others = [other for one in by for other in one.args if other is not arg]
+        again = any(one.args.count(arg) > 1 for one in by) or any(owner in self._memory(other) for other in others)
         if again or not self._is_over(owner, by):
             self.counted["copies are made, for their argument is read again"] += 1
             return False
-        self._names[by] = self._names.pop(owner)
-        self._owner |= dict.fromkeys(self._names[by], by)
-        for name in self._names[by]:
+        names = self._names[by[-1]] = self._names.pop(owner)
+        self._owner |= dict.fromkeys(names, by[-1])
+        for name in names:
             self._forget(name)
         self.counted["values are written over one that is read no more"] += 1
         return True
@@ -188,18 +249,8 @@ class Scheduled(Selecting):
         return {base for arg in slices.reads(one) for base in self._memory(arg)}
 
 
-def _inside(one: Node) -> set[Node]:
-    """What the core graphs of a meaning are made of, or of those in the body of a loop."""
-    found: set[Node] = set()
-    stack = list(walk_all(one["body"])) if one.op == "loop" else [one]
-    while stack:
-        here = stack.pop()
-        if here.op == "kernel":
-            own = set(here.args)
-            parts = set(walk([kernel_table.expanded(here)], lambda part, own=own: part not in own)) - own - found
-            found |= parts
-            stack += parts
-    return found
+def _below(outside: set[Node], one: Node) -> Sequence[Node]:
+    return () if one in outside else one.args
 
 
 def is_large(one: Node) -> bool:
