@@ -298,6 +298,8 @@ class GradientWriter(Scheduled):
     def _multiplied(self, left: Value, right: Value, over: Dims) -> Value:
         letters = {axis: LETTERS[at] for at, axis in enumerate(dict.fromkeys((*left.dims, *right.dims)))}
         common = tuple(axis for axis in left.dims if axis in right.dims and axis not in over)
+        if common and _grows(right, left) and not _grows(left, right):
+            left, right = right, left  # what grows with the batch comes before the rest
         dims = (*common, *(a for a in left.dims if a not in right.dims), *(a for a in right.dims if a not in left.dims))
         spelled = ["".join(letters[axis] for axis in axes) for axes in (left.dims, right.dims, dims)]
         self.need("product_of")
@@ -382,6 +384,11 @@ class GradientWriter(Scheduled):
         texts += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", number.dims) for a in shared]
         self.need("gather")
         return Value(f"gather({base}, {', '.join(texts)})", "", (*number.dims, *rest), owned=True, wide=like.wide)
+
+
+def _grows(value: Value, beside: Value) -> bool:
+    """Whether what a factor has alone is as long as a text is."""
+    return any(axis.ragged for axis in value.dims if axis not in beside.dims)
 
 
 def _is_zero(one: Node) -> bool:

@@ -50,6 +50,8 @@ class Scheduled(Selecting):
         self._owner: dict[str, Node] = {}
         self._also: dict[str, list[object]] = {}  # name -> what else is known of its value by another name
         self._depth: dict[str, int] = {}  # how deep in blocks a name is given
+        self._loops: dict[int, Node] = {}
+        self._gone: set[str] = set()  # histories of loops
         self._writing: Node | None = None
         self._scope: set[Node] = set()  # what is written at this depth: in the function, or in the body of a loop
 
@@ -210,7 +212,7 @@ class Scheduled(Selecting):
 
     def _forget(self, name: str) -> list[str]:
         """What is known of a value by other names does not hold any longer; gives those names."""
-        found = [self.memo.pop(key) for key in self._also.pop(name, ()) if key in self.memo]  # type: ignore[call-overload]
+        found = [self.memo.pop(key) for key in self._also.pop(name, ()) if key in self.memo]
         return [value.text for value in found]
 
     def _map(self, one: Node) -> Value:
@@ -236,6 +238,10 @@ class Scheduled(Selecting):
     def _let_go(self, one: Node) -> None:
         """Deletes the names of what was read for the last time."""
         names: list[str] = []
+        if one.op == "loop":
+            self._loops[one["loop"]] = one
+            self._depth |= {name: self.indent for (ident, _), name in self.histories.items() if ident == one["loop"]}
+            names += self._histories_over()
         for base in sorted(self._memory_of_args(one), key=lambda base: self._names.get(base, [""])):
             if base in self._names and is_large(base) and self._is_over(base):
                 for name in self._names.pop(base):
@@ -244,6 +250,25 @@ class Scheduled(Selecting):
         if names:
             self.counted["values are let go before the end"] += len(names)
             self.lines.append("    " * self.indent + f"del {', '.join(names)}")
+
+    def _histories_over(self) -> list[str]:
+        """The states of loops that nobody reads any more."""
+        found = []
+        for (ident, slot), name in self.histories.items():
+            loop = self._loops.get(ident)
+            if loop is not None and name not in self._gone and self._is_forgotten(loop, slot):
+                self._gone.add(name)
+                found.append(name)
+        return found
+
+    def _is_forgotten(self, loop: Node, slot: int) -> bool:
+        """Whether no state of a loop but the last is read any more; gradients of layers are read in the end."""
+        readers = [reader for reader in self._readers.get(loop, ()) if reader.get("slot", slot) == slot]
+        last = [reader for reader in readers if reader.op == "state"]
+        rest = (reader for reader in readers if reader.op != "state")
+        return all(self._is_done(reader, loop, ()) for reader in rest) and not any(
+            NEVER in self._readers.get(reader, ()) for reader in last
+        )
 
     def _memory_of_args(self, one: Node) -> set[Node]:
         return {base for arg in slices.reads(one) for base in self._memory(arg)}
