@@ -103,15 +103,26 @@ class Scheduled(Selecting):
 
     def _is_over(self, one: Node, by: Sequence[Node] = ()) -> bool:
         """Whether all that read a value have been written; `by` are being written."""
-        return all(reader in by or self._is_done(reader, one, by) for reader in self._readers.get(one, (NEVER,)))
+        seen, waiting = {one}, [one]
+        while waiting:
+            here = waiting.pop()
+            for reader in self._readers.get(here, (NEVER,)):
+                if reader in by or self._is_done(reader, here):
+                    continue
+                if reader not in self._written and not self._is_never(reader, by):
+                    return False
+                if reader in self._written and reader not in seen:  # it hands on
+                    seen.add(reader)
+                    waiting.append(reader)
+        return True
 
-    def _is_done(self, reader: Node, arg: Node, by: Sequence[Node]) -> bool:
+    def _is_done(self, reader: Node, arg: Node) -> bool:
+        """Whether a reader has read an argument, and does not hand it on."""
         if reader not in self._written:
-            return self._is_never(reader, by)
+            return False
         if reader.op == "loop" and arg not in reader.args[: reader["slots"]]:
             return True
-        elsewhere = reader in self._core and self._core[reader] is not arg
-        return elsewhere or reader in self._solid or self._is_over(reader, by)
+        return reader in self._solid or self._core.get(reader, arg) is not arg
 
     def _is_never(self, part: Node, by: Sequence[Node]) -> bool:
         """Whether a part of meanings will not be written, as all of them have been without it."""
@@ -263,12 +274,15 @@ class Scheduled(Selecting):
 
     def _is_forgotten(self, loop: Node, slot: int) -> bool:
         """Whether no state of a loop but the last is read any more; gradients of layers are read in the end."""
-        readers = [reader for reader in self._readers.get(loop, ()) if reader.get("slot", slot) == slot]
-        last = [reader for reader in readers if reader.op == "state"]
-        rest = (reader for reader in readers if reader.op != "state")
-        return all(self._is_done(reader, loop, ()) for reader in rest) and not any(
-            NEVER in self._readers.get(reader, ()) for reader in last
-        )
+        for reader in self._readers.get(loop, ()):
+            if reader.get("slot", slot) != slot:
+                continue
+            if reader.op == "state" and NEVER in self._readers.get(reader, ()):
+                return False
+            handed = reader in self._written and self._is_over(reader)
+            if reader.op != "state" and not handed and not self._is_done(reader, loop):
+                return False
+        return True
 
     def _memory_of_args(self, one: Node) -> set[Node]:
         return {base for arg in slices.reads(one) for base in self._memory(arg)}

@@ -123,14 +123,16 @@ def test_a_call_changes_nothing(name: str) -> None:
 
 def named(line: ast.stmt, kind: type[ast.expr_context]) -> set[str]:
     """The names that a line itself reads, binds or deletes; of a block its first line."""
-    parts: list[ast.AST] = [line]
-    if isinstance(line, ast.If | ast.For | ast.With):
-        parts = [line.test] if isinstance(line, ast.If) else [line.iter, line.target] if isinstance(line, ast.For) else []
+    parts: list[ast.AST] = [] if isinstance(line, ast.With) else [line]
+    if isinstance(line, ast.If):
+        parts = [line.test]
+    if isinstance(line, ast.For):
+        parts = [line.iter, line.target]
     every = [one for part in parts for one in ast.walk(part)]
     inner = {one.id for part in every if isinstance(part, ast.comprehension) for one in ast.walk(part.target)
              if isinstance(one, ast.Name)}  # fmt: skip
     found = {one.id for one in every if isinstance(one, ast.Name) and isinstance(one.ctx, kind)} - inner
-    if isinstance(line, ast.AugAssign) and isinstance(line.target, ast.Name):  # it is read, too
+    if kind is ast.Load and isinstance(line, ast.AugAssign) and isinstance(line.target, ast.Name):  # it is read, too
         found.add(line.target.id)
     return found
 
@@ -145,9 +147,8 @@ def unbound(body: list[ast.stmt], known: set[str], own: set[str]) -> list[str]:
         if isinstance(line, ast.If):
             one, other = set(known), set(known)
             found += [*unbound(line.body, one, own), *unbound(line.orelse, other, own)]
-            known.intersection_update(one)
-            known |= one & other
-            known.intersection_update(other)
+            known.clear()
+            known.update(one & other)
         elif isinstance(line, ast.For):  # at least one step, and another behind it
             found += [*unbound(line.body, known, own), *unbound(line.body, known, own)]
         elif isinstance(line, ast.With):
