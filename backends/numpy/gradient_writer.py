@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler import kernels as kernel_table
-from ...compiler.ir import Axis, Graph, Length, Node, drawing_order, reduce, widen_to
+from ...compiler.ir import Axis, Graph, Length, Node, reduce, widen_to
 from ..objectives import SEED
-from . import activations, loops, pieces
+from . import activations, dropout, loops, pieces
 from .einsum import LETTERS
 from .literals import number
 from .losses import Dims
@@ -148,47 +148,11 @@ class GradientWriter(Scheduled):
     # ---------------------------------------------------------------------------------------------------- draws
 
     def _random(self, one: Node) -> Value:
-        """A dropout of the numbers that the reference draws for this site, step and seed."""
-        if one["draw"] != "dropout":
-            return super()._random(one)
-        numbers, dims = self._drawn(one)
-        self.need("drawn", "dropped")
-        value, rate = self.real(self.value(one.args[0])), self.value(one.args[1])
-        return Value(f"dropped({self._whole(value, dims)}, {rate.text}, {numbers})", "", dims)
+        return dropout.write(self, one) if one["draw"] == "dropout" else super()._random(one)
 
-    def _drawn(self, one: Node) -> tuple[str, Dims]:
-        """(the variable of the numbers of a draw, its axes): drawn once, for the dropout and for its mask backwards."""
-        key: object = ("drawn", one["site"], one.free, one.args[2:], one.get("drawn") or one.axes)
-        if key not in self.memo:
-            text, dims = self._numbers(one)
-            name = self.names.fresh("numbers")
-            self.write(f"{name} = {text}")
-            self.memo[key] = Value(name, "", dims)  # type: ignore[index]
-        found = self.memo[key]  # type: ignore[index]
-        return found.text, found.dims
-
-    def _numbers(self, one: Node) -> tuple[str, Dims]:
-        """The numbers of a draw at its steps, for all rows or those that are picked, and their axes."""
-        picked, axes = one.get("picked"), one.get("drawn") or one.axes
-        count = len(one.args) - one.get("counted", 0)
-        given = [f"int({self.value(arg).text})" for arg in one.args[count:]]
-        steps = "".join(f"@{{{text}}}" for text in given or [self.counters[loop] for loop in sorted(one.free)])
-        site = repr(str(one["site"])) + (f' + f"{steps}"' if steps else "")
-        known = drawing_order(axes)
-        turned = "" if known == list(axes) else f", {tuple(known.index(axis) for axis in axes)}"
-        numbers = f"drawn(seed, {site}, ({', '.join(self.size(axis) for axis in known)},){turned})"
-        if picked is None:
-            return numbers, one.axes
-        keys = picked if isinstance(picked, tuple) else (picked,)
-        places = [self.value(arg) for arg in one.args[2:count]]
-        lead = tuple(dict.fromkeys(axis for place in places for axis in place.dims))
-        shared = tuple(a for a in axes if a in lead and a not in keys)
-        rest = tuple(a for a in axes if a not in lead and a not in keys)
-        order = tuple(axes.index(axis) for axis in (*keys, *shared, *rest))
-        index = [f"np.asarray({aligned(place, '', lead)})" for place in places]
-        index += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", lead) for a in shared]
-        self.need("drawn_rows")
-        return f"drawn_rows({numbers}, {order}, {', '.join(index)})", (*lead, *rest)
+    def whole(self, value: Value, dims: Dims) -> str:
+        """Text of the value with all of these dimensions, in order."""
+        return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
 
     # ------------------------------------------------------------------------------------------------- meanings
 
@@ -221,7 +185,7 @@ class GradientWriter(Scheduled):
         for role in ("y", "x"):
             if role in at and at[role] is not first:
                 other = self.real(self.value(at[role]))
-                texts.append(self._whole(other, dims))
+                texts.append(self.whole(other, dims))
         if name.startswith("softmax"):
             name = "softmax_slope" if "g" in at else "seen_softmax"
             texts.append(self._lifted(axis, "seen", dims) or "None")
@@ -233,16 +197,13 @@ class GradientWriter(Scheduled):
         self.need(name, "in_parts")
         return Value(f"in_parts({name}, self.threads, {', '.join(texts)})", "", dims, owned=True)
 
-    def _whole(self, value: Value, dims: Dims) -> str:
-        return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
-
     def fresh(self, arg: Node, value: Value, dims: Dims, by: Sequence[Node] = ()) -> str:
         """Text of memory that may be overwritten, with these dimensions in order; `by` what is being written."""
         own = value.owned and not value.text.isidentifier()
         if value.dims == dims and (own or self.overwritten(arg, value, by)):
             return value.text
         self.need("fresh")
-        return f"fresh({self._whole(value, dims)}, self.dtype)"
+        return f"fresh({self.whole(value, dims)}, self.dtype)"
 
     def _lifted(self, axis: Axis, relation: str, dims: Dims) -> str:
         """A relation of a length as an argument: over these dimensions, None where it always holds."""
@@ -354,7 +315,7 @@ class GradientWriter(Scheduled):
         running = Value(f"({self.counters[one['loop']]} < {stop.text})", "", stop.dims)
         new = []
         for part, before in zip(one["body"], states, strict=True):
-            text = self._whole(self.value(part), before.dims)
+            text = self.whole(self.value(part), before.dims)
             text = f"np.where({aligned(running, '', before.dims)}, {text}, {before.text})"
             new.append(Value(text, "", before.dims))
         loops.end_step(self, one, names, new)

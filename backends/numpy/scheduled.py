@@ -20,6 +20,7 @@ from functools import partial
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Graph, Node, node, ordered, walk_all
 from . import slices
+from .losses import Dims
 from .mangling import Names
 from .selecting import Selecting
 from .values import Value
@@ -215,6 +216,13 @@ class Scheduled(Selecting):
             self._forget(name)
         self.counted["values are written over one that is read no more"] += 1
         return True
+
+    def is_own(self, one: Node, axes: Dims) -> bool:
+        """Whether a result is memory that no other result lies in, with its axes in this order."""
+        value = self.memo.get(one)
+        if not self.schedules or value is None or value.dims != axes or self._owner.get(value.text) is not one:
+            return False
+        return all(reader is NEVER or self._is_done(reader, one) for reader in self._readers[one])
 
     def also_called(self, value: Value, key: object, name: str) -> None:
         """What is known by a key is made of the value, and perhaps that itself; it is let go with it."""

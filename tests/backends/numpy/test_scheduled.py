@@ -7,6 +7,7 @@ import re
 import textwrap
 import tracemalloc
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,8 @@ def test_a_call_changes_nothing(name: str) -> None:
             value.flags.writeable = False
         loss, gradients = one.loss_and_gradients(**given, seed=1)
         first = {key: value.copy() for key, value in gradients.items()}
+        every = [*gradients.values(), *given.values(), *one.tensors.values()]
+        assert not any(np.may_share_memory(a, b) for a, b in combinations(every, 2))
         again, second = one.loss_and_gradients(**given, seed=1)
         np.testing.assert_array_equal(again, loss)
         for before, after in ((kept, given), (weights, one.tensors), (first, gradients), (first, second)):
