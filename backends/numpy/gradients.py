@@ -34,13 +34,14 @@ def stored_zeros(table: Table, dtype: Any, made: Weights | None = None) -> dict[
             seen.add((row[0], index))
             if name not in found:
                 mine = (made or {}).get(row[0])
-                found[name] = mine if is_stored_so(row, mine, dtype) else np.zeros(row_shape(row), dtype)
+                stored = mine is not None and is_stored_so(row, mine, dtype)
+                found[name] = np.asarray(mine) if stored else np.zeros(row_shape(row), dtype)
     return found
 
 
-def is_stored_so(row: TableRow, array: Any, dtype: Any) -> bool:
-    """Whether a weight's array, if it is given, is just as a tensor of its file."""
-    plain = array is not None and not row[2] and not row[5] and list(row[4]) == sorted(row[4])
+def is_stored_so(row: TableRow, array: NDArray[Any], dtype: Any) -> bool:
+    """Whether a weight's array is just as a tensor of its file."""
+    plain = not row[2] and not row[5] and list(row[4]) == sorted(row[4])
     return plain and array.shape == row_shape(row) and array.dtype == dtype and array.flags.c_contiguous
 
 

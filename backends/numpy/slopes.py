@@ -43,8 +43,9 @@ def gelu_slope_step(x: FloatArray, y: FloatArray | None = None) -> None:
     (gelu_step_64 if x.dtype == np.float64 else gelu_step_32)(share)
     if y is not None:
         y[...] = share
-    share[x == 0] = 0.5
-    np.divide(share, x, out=share, where=x != 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share /= x
+    np.copyto(share, 0.5, where=x == 0)
     np.square(x, out=bell)
     bell *= -0.5
     np.exp(bell, out=bell)
