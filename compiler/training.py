@@ -7,7 +7,7 @@ The passes run before, so that what is recognised (softmax, norms, cross-entropy
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ PASSES = ("simplify", "recognise", "push_picks", "chunk", "pack")
 """The passes that run before a loss is differentiated: the others speak of how weights are kept."""
 AGAIN = ("simplify", "recognise")
 """Those that run behind it: what the rules of the differentiation made may have a shorter form, or a meaning."""
+LAST = ("schedule",)
+"""Those that run then as they did for the model: what was left out there is left out here."""
 DIFFERENTIATE = "differentiate"
 TOTALS = "loss_totals"
 """The input of a differentiated objective with the count of each term of its loss, over all parts of a batch."""
@@ -38,28 +40,29 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
 
     Of an objective that was compiled by itself that one alone, in terms of `TOTALS`.
     """
+    last = [one.name for one in made.stages if one.name in LAST]
     if made.kind == "objective":
-        return (_differentiated(made, totalled(made.formula)),)
+        return (_differentiated(made, totalled(made.formula), last),)
     found = []
     for loss in made.losses:
         if made.formula.each:  # an example is a group of texts: the objective from their tokens on
             graph = whole(made.module, made.config, made.module.entries[loss.entry])
         else:
             graph = composed(made.formula, loss.formula)
-        found.append(_differentiated(loss, replace(graph, selects=True)))
+        found.append(_differentiated(loss, replace(graph, selects=True), last))
     return tuple(found)
 
 
-def _differentiated(loss: Compiled, graph: Graph) -> Compiled:
+def _differentiated(loss: Compiled, graph: Graph, last: Sequence[str]) -> Compiled:
     """The objective with the stages up to its gradients."""
     stages, ledger = pipeline.run(without_defaults(graph), only=PASSES)
     forward = stages[-1].graph
     done = differentiate(forward)
     verify(done)
     _told(ledger, forward, done)
-    again, later = pipeline.run(done, only=AGAIN)
+    again, later = pipeline.run(done, only=(*AGAIN, *last))
     ledger.lines += later.lines
-    later_stages = (replace(one, name=f"{one.name} again") for one in again[1:])
+    later_stages = (replace(one, name=f"{one.name} again") if one.name in AGAIN else one for one in again[1:])
     stages = (*stages, pipeline.Stage(DIFFERENTIATE, done), *later_stages)
     return replace(loss, stages=stages, ledger=ledger)
 

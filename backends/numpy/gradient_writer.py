@@ -1,7 +1,7 @@
 """Writes a differentiated objective on whole padded batches: every value has its batch as an axis like any other.
 
-Products are matrix products over all examples at once, meanings have their fast forms on copies, and a loop keeps its
-states as they are, for nothing here is overwritten.
+Products are matrix products over all examples at once. Meanings have their fast forms, over an argument that is read no
+more (scheduled.py) or on a copy. A loop keeps its states as they are, for these are never overwritten.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler import kernels as kernel_table
-from ...compiler.ir import Axis, Graph, Length, Node, drawing_order, reduce, widen_to
+from ...compiler.ir import Axis, Graph, Length, Node, reduce, widen_to
 from ..objectives import SEED
-from . import loops, pieces
+from . import activations, dropout, loops, pieces
 from .einsum import LETTERS
 from .literals import number
 from .losses import Dims
 from .mangling import Names
-from .selecting import Selecting
+from .scheduled import Scheduled
 from .values import Unsupported, Value, aligned, transposed
 
 POINTWISE = ("gelu", "gelu_tanh", "silu", "sigmoid", "relu", "gelu_slope", "gelu_tanh_slope", "silu_slope")
@@ -25,14 +25,13 @@ ROLES = {"x", "g", "y", "see", "gain", "shift"}
 ALONG = ("softmax", "softmax_slope", "layer_norm", "layer_norm_slope", "rms_norm", "rms_norm_slope")
 
 
-class GradientWriter(Selecting):
+class GradientWriter(Scheduled):
     """Writes a loss and its gradients, from the inputs of a model on."""
 
     def __init__(self, graph: Graph, names: Names, lengths: dict[str, str]) -> None:
         super().__init__(graph, names, lengths)
         self.seed = f"{SEED} or 0"  # without one nothing is dropped out, and what the formulas draw has the seed 0
         self.changing: set[str] = set()  # the variables of loops
-        self.pieces: dict[Node, Value] = {}  # losses of products and their slopes, which are made together
 
     def start_state(self, one: Node, slot: int, name: str, first: Value) -> Value:
         found = super().start_state(one, slot, name, first)
@@ -50,7 +49,7 @@ class GradientWriter(Selecting):
         return self.assigned(one, found) if again and not found.number else super().settled(one, found)
 
     def copied(self, name: str) -> str:
-        return name  # nothing here is overwritten
+        return name  # no state is overwritten
 
     # -------------------------------------------------------------------------------------------------- leaves
 
@@ -109,18 +108,19 @@ class GradientWriter(Selecting):
     def _added_at(self, one: Node) -> Value | None:
         """A sum with values at places that are all different, in the memory of the other; None if it is no such."""
         into, scatter = self.value(one.args[0]), one.args[1]
+        own = not into.text.isidentifier() and into.owned
         value, *indices = (self.value(arg) for arg in scatter.args)
         at = tuple(dict.fromkeys(axis for part in (value, *indices) for axis in part.dims))
         places = dict(zip(scatter["keys"], indices, strict=True))
         fits = set(into.dims) == {*at, *places} and not set(at) & set(places)
-        if into.text.isidentifier() or not into.owned or into.wide or not fits:
+        if into.wide or not fits or not (own or self.schedules):
             return None
         places |= {axis: Value(f"np.arange({self.size(axis)})", "", (axis,)) for axis in at}
         texts = ", ".join(self.fit(places[axis], "", at) for axis in into.dims)
         sign = "-" if one["fn"] == "-" else ""
         self.need("add_at")
         added = f"{sign}{self.real(value).wrapped}" if set(value.dims) == set(at) else ""
-        if not added or transposed(value, at).text != value.text:
+        if not added or transposed(value, at).text != value.text or not (own or self.overwritten(one.args[0], into)):
             return None
         return Value(f"add_at({into.text}, {added}, {texts})", "", into.dims, owned=True)
 
@@ -142,52 +142,17 @@ class GradientWriter(Selecting):
             name = self.names.fresh(value.text)
             self.write(f"{name} = {text}")
             self.memo[key] = made.named(name)  # type: ignore[index]
+            self.also_called(value, key, name)
         return made.named(self.memo[key].text)  # type: ignore[index]
 
     # ---------------------------------------------------------------------------------------------------- draws
 
     def _random(self, one: Node) -> Value:
-        """A dropout of the numbers that the reference draws for this site, step and seed."""
-        if one["draw"] != "dropout":
-            return super()._random(one)
-        numbers, dims = self._drawn(one)
-        self.need("drawn", "dropped")
-        value, rate = self.real(self.value(one.args[0])), self.value(one.args[1])
-        return Value(f"dropped({self._whole(value, dims)}, {rate.text}, {numbers})", "", dims)
+        return dropout.write(self, one) if one["draw"] == "dropout" else super()._random(one)
 
-    def _drawn(self, one: Node) -> tuple[str, Dims]:
-        """(the variable of the numbers of a draw, its axes): drawn once, for the dropout and for its mask backwards."""
-        key: object = ("drawn", one["site"], one.free, one.args[2:], one.get("drawn") or one.axes)
-        if key not in self.memo:
-            text, dims = self._numbers(one)
-            name = self.names.fresh("numbers")
-            self.write(f"{name} = {text}")
-            self.memo[key] = Value(name, "", dims)  # type: ignore[index]
-        found = self.memo[key]  # type: ignore[index]
-        return found.text, found.dims
-
-    def _numbers(self, one: Node) -> tuple[str, Dims]:
-        """The numbers of a draw at its steps, for all rows or those that are picked, and their axes."""
-        picked, axes = one.get("picked"), one.get("drawn") or one.axes
-        count = len(one.args) - one.get("counted", 0)
-        given = [f"int({self.value(arg).text})" for arg in one.args[count:]]
-        steps = "".join(f"@{{{text}}}" for text in given or [self.counters[loop] for loop in sorted(one.free)])
-        site = repr(str(one["site"])) + (f' + f"{steps}"' if steps else "")
-        known = drawing_order(axes)
-        turned = "" if known == list(axes) else f", {tuple(known.index(axis) for axis in axes)}"
-        numbers = f"drawn(seed, {site}, ({', '.join(self.size(axis) for axis in known)},){turned})"
-        if picked is None:
-            return numbers, one.axes
-        keys = picked if isinstance(picked, tuple) else (picked,)
-        places = [self.value(arg) for arg in one.args[2:count]]
-        lead = tuple(dict.fromkeys(axis for place in places for axis in place.dims))
-        shared = tuple(a for a in axes if a in lead and a not in keys)
-        rest = tuple(a for a in axes if a not in lead and a not in keys)
-        order = tuple(axes.index(axis) for axis in (*keys, *shared, *rest))
-        index = [f"np.asarray({aligned(place, '', lead)})" for place in places]
-        index += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", lead) for a in shared]
-        self.need("drawn_rows")
-        return f"drawn_rows({numbers}, {order}, {', '.join(index)})", (*lead, *rest)
+    def whole(self, value: Value, dims: Dims) -> str:
+        """Text of the value with all of these dimensions, in order."""
+        return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
 
     # ------------------------------------------------------------------------------------------------- meanings
 
@@ -198,9 +163,11 @@ class GradientWriter(Selecting):
             found = pieces.write(self, one)
             return super()._kernel(one) if found is None else found
         if name in POINTWISE and "bias" not in at:
+            if (found := activations.write(self, one)) is not None:
+                return found
             value = self.real(self.value(at["x"]))
             self.need(name, "in_parts")
-            text = f"in_parts({name}, self.threads, {self._fresh(value, value.dims)})"
+            text = f"in_parts({name}, self.threads, {self.fresh(at['x'], value, value.dims)})"
             return Value(text, "", value.dims, owned=True)
         axis = one.get("axis")
         plain = all(at[role].axes == (axis,) for role in ("gain", "shift") if role in at)
@@ -214,11 +181,11 @@ class GradientWriter(Selecting):
         first = at["g"] if "g" in at else at["x"]
         value = self.real(self.value(first))
         dims = (*(a for a in dict.fromkeys((*value.dims, *one.axes)) if a != axis), axis)
-        texts = [self._fresh(value, dims)]
+        texts = [self.fresh(first, value, dims)]
         for role in ("y", "x"):
             if role in at and at[role] is not first:
                 other = self.real(self.value(at[role]))
-                texts.append(self._whole(other, dims))
+                texts.append(self.whole(other, dims))
         if name.startswith("softmax"):
             name = "softmax_slope" if "g" in at else "seen_softmax"
             texts.append(self._lifted(axis, "seen", dims) or "None")
@@ -230,15 +197,13 @@ class GradientWriter(Selecting):
         self.need(name, "in_parts")
         return Value(f"in_parts({name}, self.threads, {', '.join(texts)})", "", dims, owned=True)
 
-    def _whole(self, value: Value, dims: Dims) -> str:
-        return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
-
-    def _fresh(self, value: Value, dims: Dims) -> str:
-        """Text of memory that may be overwritten, with these dimensions in order."""
-        if value.owned and not value.text.isidentifier() and value.dims == dims:
+    def fresh(self, arg: Node, value: Value, dims: Dims, by: Sequence[Node] = ()) -> str:
+        """Text of memory that may be overwritten, with these dimensions in order; `by` what is being written."""
+        own = value.owned and not value.text.isidentifier()
+        if value.dims == dims and (own or self.overwritten(arg, value, by)):
             return value.text
         self.need("fresh")
-        return f"fresh({self._whole(value, dims)}, self.dtype)"
+        return f"fresh({self.whole(value, dims)}, self.dtype)"
 
     def _lifted(self, axis: Axis, relation: str, dims: Dims) -> str:
         """A relation of a length as an argument: over these dimensions, None where it always holds."""
@@ -294,6 +259,8 @@ class GradientWriter(Selecting):
     def _multiplied(self, left: Value, right: Value, over: Dims) -> Value:
         letters = {axis: LETTERS[at] for at, axis in enumerate(dict.fromkeys((*left.dims, *right.dims)))}
         common = tuple(axis for axis in left.dims if axis in right.dims and axis not in over)
+        if common and _grows(right, left) and not _grows(left, right):
+            left, right = right, left  # what grows with the batch comes before the rest
         dims = (*common, *(a for a in left.dims if a not in right.dims), *(a for a in right.dims if a not in left.dims))
         spelled = ["".join(letters[axis] for axis in axes) for axes in (left.dims, right.dims, dims)]
         self.need("product_of")
@@ -350,7 +317,7 @@ class GradientWriter(Selecting):
         running = Value(f"({self.counters[one['loop']]} < {stop.text})", "", stop.dims)
         new = []
         for part, before in zip(one["body"], states, strict=True):
-            text = self._whole(self.value(part), before.dims)
+            text = self.whole(self.value(part), before.dims)
             text = f"np.where({aligned(running, '', before.dims)}, {text}, {before.text})"
             new.append(Value(text, "", before.dims))
         loops.end_step(self, one, names, new)
@@ -380,6 +347,11 @@ class GradientWriter(Selecting):
         texts += [aligned(Value(f"np.arange({self.size(a)})", "", (a,)), "", number.dims) for a in shared]
         self.need("gather")
         return Value(f"gather({base}, {', '.join(texts)})", "", (*number.dims, *rest), owned=True, wide=like.wide)
+
+
+def _grows(value: Value, beside: Value) -> bool:
+    """Whether what a factor has alone is as long as a text is."""
+    return any(axis.ragged for axis in value.dims if axis not in beside.dims)
 
 
 def _is_zero(one: Node) -> bool:

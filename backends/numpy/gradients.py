@@ -22,16 +22,27 @@ ALONE = 1 << 16  # products of a matrix that BLAS gives one thread anyhow
 SEVERAL = 1 << 17  # entries that are worth more than one thread
 
 
-def stored_zeros(table: Table, dtype: Any) -> dict[str, NDArray[Any]]:
-    """Stored name -> zeros in the layout of the file; of several homes of one weight the first."""
+def stored_zeros(table: Table, dtype: Any, made: Weights | None = None) -> dict[str, NDArray[Any]]:
+    """Stored name -> zeros in the layout of the file; of several homes of one weight the first.
+
+    What is made for a whole weight, just as a tensor of its own is stored, is that tensor.
+    """
     found: dict[str, NDArray[Any]] = {}
     seen: set[tuple[str, tuple[int, ...]]] = set()
     for row, index, name in table_entries(table):
         if (row[0], index) not in seen:
             seen.add((row[0], index))
             if name not in found:
-                found[name] = np.zeros(row_shape(row), dtype)
+                mine = (made or {}).get(row[0])
+                stored = mine is not None and is_stored_so(row, mine, dtype)
+                found[name] = np.asarray(mine) if stored else np.zeros(row_shape(row), dtype)
     return found
+
+
+def is_stored_so(row: TableRow, array: NDArray[Any], dtype: Any) -> bool:
+    """Whether a weight's array is just as a tensor of its file."""
+    plain = not row[2] and not row[5] and list(row[4]) == sorted(row[4])
+    return plain and array.shape == row_shape(row) and array.dtype == dtype and array.flags.c_contiguous
 
 
 def weight_views(stored: dict[str, NDArray[Any]], table: Table) -> Weights:
@@ -72,11 +83,11 @@ def fill_stack(into: Any, values: Any) -> None:
 
 
 def add_gradient(into: Any, gradient: Any) -> None:
-    """Adds to an array, or to each of a stack of arrays."""
+    """Adds to an array, or to each of a stack of arrays; not what lies there already."""
     if isinstance(into, list):
         for part, value in zip(into, gradient, strict=True):
             add_gradient(part, value)
-    else:
+    elif not np.may_share_memory(into, gradient):
         into += gradient
 
 
@@ -139,11 +150,15 @@ def drawn_rows(numbers: NDArray[Any] | None, order: Sequence[int], *index: NDArr
     return None if numbers is None else gather(numbers.transpose(order), *index)
 
 
-def dropped(x: NDArray[Any], rate: float, numbers: NDArray[Any] | None) -> NDArray[Any]:
-    """x / (1 - rate) where a number is not below the rate, else 0; x itself where nothing is drawn."""
+def dropped(x: NDArray[Any], rate: float, numbers: NDArray[Any] | None, over: bool = False) -> NDArray[Any]:
+    """x / (1 - rate) where a number is not below the rate, else 0; x itself where nothing is drawn, or if `over` it."""
     if numbers is None:
         return x
-    return np.where(numbers < rate, 0, x / max(1.0 - rate, 1e-300)).astype(x.dtype)
+    if not over:
+        x = np.array(x)
+    x /= x.dtype.type(max(1.0 - rate, 1e-300))
+    np.copyto(x, 0, where=numbers < rate)
+    return x
 
 
 def product_of(left: NDArray[Any], right: NDArray[Any], text: str, threads: int | None = None) -> NDArray[Any]:
@@ -210,6 +225,12 @@ def in_parts(
 
     run_parallel(part, range(count), threads)
     return x
+
+
+def with_slope(slope: Callable[..., Any], threads: int | None, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """(f(x), f'(x)) in one pass, the second in the memory of x."""
+    y = np.empty(x.shape, x.dtype)
+    return y, in_parts(slope, threads, x, y)
 
 
 def scatter_add(

@@ -4,6 +4,7 @@ Copied into generated modules like kernels.py, under the same conventions: they 
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,18 +26,26 @@ from .kernels import (
 )
 
 
-def gelu_slope(x: FloatArray) -> FloatArray:
-    """x := Φ(x) + x φ(x), the derivative of x Φ(x); in place."""
-    return in_blocks(gelu_slope_step, x)
+def with_result(step: Callable[..., None], x: FloatArray, y: FloatArray | None) -> FloatArray:
+    """x := f'(x), in place, by a step; y, if it is given, becomes f(x)."""
+    return in_blocks(step, x) if y is None else in_row_blocks(step, x, y)
 
 
-def gelu_slope_step(x: FloatArray) -> None:
+def gelu_slope(x: FloatArray, y: FloatArray | None = None) -> FloatArray:
+    """x := Φ(x) + x φ(x), the derivative of x Φ(x); in place. y becomes x Φ(x)."""
+    return with_result(gelu_slope_step, x, y)
+
+
+def gelu_slope_step(x: FloatArray, y: FloatArray | None = None) -> None:
     """Φ(x) is gelu(x) / x, and 1/2 at 0."""
     share, bell = scratch("p", x.shape, x.dtype), scratch("q", x.shape, x.dtype)
     share[...] = x
     (gelu_step_64 if x.dtype == np.float64 else gelu_step_32)(share)
-    share[x == 0] = 0.5
-    np.divide(share, x, out=share, where=x != 0)
+    if y is not None:
+        y[...] = share
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share /= x
+    np.copyto(share, 0.5, where=x == 0)
     np.square(x, out=bell)
     bell *= -0.5
     np.exp(bell, out=bell)
@@ -45,12 +54,12 @@ def gelu_slope_step(x: FloatArray) -> None:
     x += share
 
 
-def gelu_tanh_slope(x: FloatArray) -> FloatArray:
-    """x := p + 2 x p (1 - p) w', p = (1 + tanh w) / 2, w = √(2/π) (x + 0.044715 x³); in place."""
-    return in_blocks(gelu_tanh_slope_step, x)
+def gelu_tanh_slope(x: FloatArray, y: FloatArray | None = None) -> FloatArray:
+    """x := p + 2 x p (1 - p) w', p = (1 + tanh w) / 2, w = √(2/π) (x + 0.044715 x³); in place. y becomes x p."""
+    return with_result(gelu_tanh_slope_step, x, y)
 
 
-def gelu_tanh_slope_step(x: FloatArray) -> None:
+def gelu_tanh_slope_step(x: FloatArray, y: FloatArray | None = None) -> None:
     """p = 1 / (1 + exp(-2w))."""
     share, u = scratch("p", x.shape, x.dtype), scratch("q", x.shape, x.dtype)
     np.square(x, out=u)
@@ -60,6 +69,8 @@ def gelu_tanh_slope_step(x: FloatArray) -> None:
     np.exp(share, out=share)
     share += 1
     np.reciprocal(share, out=share)
+    if y is not None:
+        np.multiply(x, share, out=y)
     u *= 0.134145 * math.sqrt(8 / math.pi)
     u += math.sqrt(8 / math.pi)
     x *= u
@@ -69,16 +80,18 @@ def gelu_tanh_slope_step(x: FloatArray) -> None:
     x += share
 
 
-def silu_slope(x: FloatArray) -> FloatArray:
-    """x := s (1 + x (1 - s)), s = 1 / (1 + exp(-x)); in place."""
-    return in_blocks(silu_slope_step, x)
+def silu_slope(x: FloatArray, y: FloatArray | None = None) -> FloatArray:
+    """x := s (1 + x (1 - s)), s = 1 / (1 + exp(-x)); in place. y becomes x s."""
+    return with_result(silu_slope_step, x, y)
 
 
-def silu_slope_step(x: FloatArray) -> None:
+def silu_slope_step(x: FloatArray, y: FloatArray | None = None) -> None:
     """The share s in a scratch block of its own."""
     share, u = scratch("p", x.shape, x.dtype), scratch("q", x.shape, x.dtype)
     share[...] = x
     sigmoid_step(share)
+    if y is not None:
+        np.multiply(x, share, out=y)
     np.subtract(1, share, out=u)
     x *= u
     x += 1

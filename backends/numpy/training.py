@@ -6,6 +6,8 @@ names and layouts of the stored tensors.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.differentiation import GRADIENT
@@ -37,11 +39,13 @@ def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
     roots = [first.node, *(node for part in found for node in part.reads())]
     writer = begun(compiled, graph, GradientWriter, roots)
     writer.write(f"loss = float({writer.value(first.node).text})")
-    writer.write("gradients = stored_zeros(CHECKPOINT, self.dtype)")
+    writer.write(f"gradients = stored_zeros(CHECKPOINT, self.dtype{_whole(writer, found)})")
     writer.write("into = weight_views(gradients, CHECKPOINT)")
     for part in found:
         writer.write(part.line(writer))
     writer.write("return loss, gradients")
+    for text, times in writer.counted.items():
+        loss.ledger.fired("schedule", "memory", f"{times} {text}")
     result = "tuple[float, dict[str, NDArray[Any]]]"
     more = [*(["groups: tuple[int, int]"] if graph.groups else []), f"{SEED}: int | None"]
     head = border_text.header(method(loss.entry), ["self", "given: dict[str, NDArray[Any]]", *more], result)
@@ -49,6 +53,16 @@ def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
     ignored = 'with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):'
     lines = ["    " + line if line else "" for line in writer.lines]
     return [*head, doc, "        weights = self.weights", f"        {ignored}", *lines], writer.used | set(NEEDS)
+
+
+def _whole(writer: GradientWriter, parts: Sequence[Part]) -> str:
+    """The argument with tables that may become the tensors of their weights: each is memory that nobody else has."""
+    count = Counter(part.one for part in parts)
+    first = {part.name: part for part in reversed(parts) if not part.stack and part.one.op != "scatter"}
+    tables = (part for part in first.values() if len(part.axes) > 1 and count[part.one] == 1)
+    own = [part for part in tables if writer.is_own(part.one, part.axes)]
+    texts = [f'"{part.name}": {writer.value(part.one).text}' for part in own]
+    return f", {{{', '.join(texts)}}}" if texts else ""
 
 
 def _terms(out: Output) -> list[tuple[str, Node]]:

@@ -90,11 +90,12 @@ def _sigmoid(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str,
 
 
 def _activation(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
-    """g f'(x)"""
+    """g f'(x); a loop keeps f'(x), which is half done with f(x), and no x for it"""
     x = add(at["x"], at["bias"]) if "bias" in at else at["x"]
-    sweep.forward.add(x)
+    slope = make(f"{one['name']}_slope", {"x": x}, x.axes)
+    sweep.forward.add(slope)
     for role in ("x", "bias"):
-        yield role, mul(g, make(f"{one['name']}_slope", {"x": x}, x.axes))
+        yield role, mul(g, slope)
 
 
 def _running_sum(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:

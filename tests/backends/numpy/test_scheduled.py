@@ -1,0 +1,182 @@
+"""Memory of loss_and_gradients: what is read no more is written over or let go, and nothing else is touched."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+import tracemalloc
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given as drawn_from
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tests.backends.numpy.test_gradients import BERT, CASES, QUICK, labelled, model
+from tests.backends.numpy.test_gradients import program as cases
+from tests.compiler import zoo
+from tests.compiler.spec_tools import Array, weight_values
+from transformula.backends.numpy.slopes import gelu_slope, gelu_tanh_slope, silu_slope
+from transformula.backends.program import Program, compile
+
+WIDE = {**BERT, "layers": 4, "d": 32, "head": 2, "ffn": 128, "vocab": 300, "place": 64}
+
+
+@cache
+def program(spec: str, entry: str, without: tuple[str, ...] = ()) -> Program:
+    """A model with its gradients."""
+    return compile(spec, settings=WIDE, entry=entry, without=without, gradients=True, validate=False)
+
+
+def method(source: str) -> str:
+    """The lines of the loss and its gradients."""
+    found = re.search(r" {4}def _gradients_.*?return loss, gradients", source, re.DOTALL)
+    assert found is not None
+    return found[0]
+
+
+def batch(count: int = 16, length: int = 64) -> dict[str, Array]:
+    """A batch of masked-LM training."""
+    draw = np.random.default_rng(0)
+    ids = draw.integers(0, 300, (count, length))
+    return {"input_ids": ids, "labels": np.where(draw.random(ids.shape) < 0.15, ids, -100)}
+
+
+def loaded(one: Program) -> Any:
+    """The module, with weights of the zoo."""
+    graph = one.compiled.formula
+    return zoo.module(one.source)["Model"](zoo.nested(graph, weight_values(graph)), dtype="float32", threads=1)
+
+
+def peak(one: Program) -> int:
+    """The most bytes that a step takes up beside the weights."""
+    made, given = loaded(one), batch()
+    made.loss_and_gradients(**given)
+    tracemalloc.start()
+    try:
+        made.loss_and_gradients(**given)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_step_of_four_layers_takes_less() -> None:
+    """Less memory at once, and fewer copies: a norm alone keeps what it is of, for its slope."""
+    plain, planned = program("bert", "BertForMaskedLM", ("schedule",)), program("bert", "BertForMaskedLM")
+    assert peak(planned) < 0.7 * peak(plain)
+    before, after = (method(one.source).count("fresh(") for one in (plain, planned))
+    assert after <= before / 2
+    assert "softmax, self.threads, fresh(" not in method(planned.source)
+
+
+def test_without_the_pass_nothing_is_written_over() -> None:
+    """And the numbers are the same, to rounding."""
+    plain, planned = program("bert", "BertForMaskedLM", ("schedule",)), program("bert", "BertForMaskedLM")
+    assert not re.search(r"^ *(del |\w+ [-+*/]= )", method(plain.source), re.MULTILINE)
+    assert re.search(r"^ *(del |\w+ [-+*/]= )", method(planned.source), re.MULTILINE)
+    (first, wanted), (second, found) = (loaded(one).loss_and_gradients(**batch()) for one in (plain, planned))
+    assert abs(first - second) < 1e-6
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-6 * float(np.abs(value).max()), err_msg=name)
+
+
+def test_the_ledger_tells() -> None:
+    def told(one: Program) -> str:
+        assert one.source
+        (loss,) = one.compiled.gradients or ()
+        assert ("schedule" in loss.graph.plan) == any(stage.name == "schedule" for stage in loss.stages)
+        return str(loss.ledger)
+
+    planned = told(program("bert", "BertForMaskedLM"))
+    for text in ("values are written over one that is read no more", "values are let go before the end",
+                 "copies are made, for their argument is read again",
+                 "activations are computed with their derivative"):  # fmt: skip
+        assert re.search(rf"\+ schedule memory: \d+ {text}", planned)
+    assert "schedule" not in told(program("bert", "BertForMaskedLM", ("schedule",)))
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in CASES])
+def test_a_call_changes_nothing(name: str) -> None:
+    """Neither weights nor inputs nor what an earlier call gave; the next call gives the same."""
+
+    @drawn_from(mask=st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=3))
+    @settings(max_examples=4, deadline=None, database=None)
+    def check(mask: list[list[bool]]) -> None:
+        given, one = labelled(name, np.array(mask, int)), model(name)
+        kept = {key: value.copy() for key, value in given.items()}
+        weights = {key: value.copy() for key, value in one.tensors.items()}
+        for value in given.values():
+            value.flags.writeable = False
+        loss, gradients = one.loss_and_gradients(**given, seed=1)
+        first = {key: value.copy() for key, value in gradients.items()}
+        every = [*gradients.values(), *given.values(), *one.tensors.values()]
+        assert not any(np.may_share_memory(a, b) for a, b in combinations(every, 2))
+        again, second = one.loss_and_gradients(**given, seed=1)
+        np.testing.assert_array_equal(again, loss)
+        for before, after in ((kept, given), (weights, one.tensors), (first, gradients), (first, second)):
+            for key, value in before.items():
+                np.testing.assert_array_equal(after[key], value, err_msg=key)
+
+    check()
+
+
+def named(line: ast.stmt, kind: type[ast.expr_context]) -> set[str]:
+    """The names that a line itself reads, binds or deletes; of a block its first line."""
+    parts: list[ast.AST] = [] if isinstance(line, ast.With) else [line]
+    if isinstance(line, ast.If):
+        parts = [line.test]
+    if isinstance(line, ast.For):
+        parts = [line.iter, line.target]
+    every = [one for part in parts for one in ast.walk(part)]
+    inner = {one.id for part in every if isinstance(part, ast.comprehension) for one in ast.walk(part.target)
+             if isinstance(one, ast.Name)}  # fmt: skip
+    found = {one.id for one in every if isinstance(one, ast.Name) and isinstance(one.ctx, kind)} - inner
+    if kind is ast.Load and isinstance(line, ast.AugAssign) and isinstance(line.target, ast.Name):  # it is read, too
+        found.add(line.target.id)
+    return found
+
+
+def unbound(body: list[ast.stmt], known: set[str], own: set[str]) -> list[str]:
+    """Names that on some way through the lines are read where they are not bound; `known` is brought on."""
+    found: list[str] = []
+    for line in body:
+        found += sorted(((named(line, ast.Load) | named(line, ast.Del)) & own) - known)
+        known |= named(line, ast.Store)
+        known -= named(line, ast.Del)
+        if isinstance(line, ast.If):
+            one, other = set(known), set(known)
+            found += [*unbound(line.body, one, own), *unbound(line.orelse, other, own)]
+            known.clear()
+            known.update(one & other)
+        elif isinstance(line, ast.For):  # at least one step, and another behind it
+            found += [*unbound(line.body, known, own), *unbound(line.body, known, own)]
+        elif isinstance(line, ast.With):
+            found += unbound(line.body, known, own)
+    return found
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in CASES])
+def test_no_name_is_read_behind_its_end(name: str) -> None:
+    """On no way through the lines, whatever steps choose and inputs are left out."""
+    (function,) = ast.parse(textwrap.dedent(method(cases(name, "numpy").source))).body
+    assert isinstance(function, ast.FunctionDef)
+    own = {part.id for part in ast.walk(function) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    assert not unbound(function.body, set(), own)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("slope", [gelu_slope, gelu_tanh_slope, silu_slope])
+def test_a_derivative_with_its_result(slope: Any, kind: Any) -> None:
+    """In one pass: the derivative is what it is alone, the result its integral, from the middle of each step."""
+    x = np.linspace(-6, 6, 4002).reshape(3, 1334).astype(kind)
+    alone, both, result = slope(x.copy()), x.copy(), np.empty_like(x)
+    assert slope(both, result) is both
+    np.testing.assert_allclose(both.astype(float), alone.astype(float), rtol=4 * float(np.finfo(kind).eps), atol=1e-6)
+    if kind is np.float64:
+        flat, step = x.reshape(-1), 12 / 4001
+        wanted = np.cumsum(slope(flat[:-1] + step / 2)) * step + result.reshape(-1)[0]
+        np.testing.assert_allclose(result.reshape(-1)[1:], wanted, atol=1e-6)
