@@ -62,8 +62,14 @@ class Cost:
 NOTHING = Cost()
 
 
-def _made_with_the_loss(one: Node, part: Node) -> bool:
-    """Whether a slope of a loss of products needs it, but has it from the loss: the logits, each piece of them once."""
+def _made_beside(one: Node, part: Node) -> bool:
+    """Whether a slope needs it, but has it from what is made with it.
+
+    Logits are made once, with the loss of products; the shares of attention once more, for what flows to the query.
+    """
+    if one["name"] == "attention_slope" and one["to"] != "query":
+        made = kernels.expanded(one)
+        return part not in (made, *made.args)
     return bool(one["name"] == "product_cross_entropy_slope" and part.op == "contract")
 
 
@@ -209,7 +215,7 @@ class Pricer:
             self._count_steps(part)
         flops = products = 0
         for part in core:
-            if part.op in LEAVES or is_view(part) or _made_with_the_loss(one, part):
+            if part.op in LEAVES or is_view(part) or _made_beside(one, part):
                 continue
             mine, own = self._inside(part) if part.op == "kernel" else self._operations(part)
             often = math.prod(self.steps[loop] for loop in part.free - one.free)

@@ -26,6 +26,9 @@ have a fast form; one that has none expands the kernel back into the core.
     product_cross_entropy_slope   g, x, table, bias?, label   axis, width, smoothing, to: what flows back to the part
                                                         that `to` names
     layer_norm_slope, rms_norm_slope   g, x    axis, eps     what flows back through the norm of x, gain and shift aside
+    attention_slope   g, query, key, value, see?, bias?, kept?    axis, width, scale, to: what flows back to the part
+                                                        that `to` names, through shares that are made again; `kept`
+                                                        is what dropout multiplies them with
 
 `first` and `stop` are whole numbers of each row: it sees the keys first ≤ j < stop of which `see` holds (any of these
 may be missing). `full` says that every row surely sees a key, False that one may be empty and gives 0; it is no part of
@@ -215,6 +218,14 @@ def _attention(at: Parts, one: Node) -> Node:
     return ir.contract(weights, at["value"], (one["axis"],))
 
 
+def drop_mask(one: Node) -> Node:
+    """What the dropout of an attention's weights multiplies them with: its value of 1. None is of some rows alone."""
+    at_site = {name: one[name] for name in SITE if one.get(name) is not None}
+    axes = one["drawn"]
+    ones = ir.widen_to(ir.const(1.0), axes)
+    return ir.node("random", (ones, parts(one)["drop"]), axes, "real", draw="dropout", **at_site)
+
+
 def relation(at: Parts, axis: Axis) -> Node | None:
     """first ≤ j < stop and see: all that says which keys a row of attention sees; None for all of them."""
     return masks.bounded(axis, at.get("first"), at.get("stop"), at.get("see"))
@@ -294,6 +305,29 @@ def _product_cross_entropy_slope(at: Parts, one: Node) -> Node:
     return ir.total(others, gone) if gone else h
 
 
+def _attention_slope(at: Parts, one: Node) -> Node:
+    """For shares p = softmax(s) and h = what flows to s: h key and h query by the scale; of p and g to the value."""
+    axis, to, g = one["axis"], one["to"], at["g"]
+    scores, see = _scores(at, one), at.get("see")
+    shares = make("softmax", {"x": scores, "see": see}, _wide(scores, see), axis=axis)
+    kept = ir.apply("*", shares, at["kept"]) if "kept" in at else shares
+    value = ir.where(ir.visible(axis), at["value"], number(0)) if axis.counted else at["value"]
+    if to == "value":
+        made = _summed((kept, g), at[to])
+        return ir.where(ir.visible(axis), made, number(0)) if axis.counted else made
+    flow = ir.total((g, value), [a for a in ir.union((g, value)) if a not in shares.axes])
+    flow = ir.apply("*", flow, at["kept"]) if "kept" in at else flow
+    flow = make("softmax_slope", {"g": flow, "y": shares}, ir.union((flow, shares)), axis=axis)
+    flow = ir.apply("*", number(one["scale"]), flow)
+    return _summed((flow, at["key" if to == "query" else "query"]), at[to])
+
+
+def _summed(values: tuple[Node, Node], like: Node) -> Node:
+    """Σ of a product over all axes that a value has not, of all entries that exist."""
+    gone = [a for a in ir.union(values) if a not in like.axes]
+    return ir.total(values, gone) if gone else ir.apply("*", *values)
+
+
 def _norm_slope(at: Parts, one: Node) -> Node:
     """(g - mean g - y mean(g y)) / σ for y = (x - μ) / σ; of rms_norm without the means of x and g."""
     g, axis = at["g"], one["axis"]
@@ -334,6 +368,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel("product_cross_entropy_slope", _product_cross_entropy_slope),
         Kernel("layer_norm_slope", _norm_slope),
         Kernel("rms_norm_slope", _norm_slope),
+        Kernel("attention_slope", _attention_slope),
     )
 }
 """Every kernel by name."""

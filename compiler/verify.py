@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..grammar.diagnostics import InternalError
 from . import ops
-from .ir import Graph, Node
-from .kernels import KERNELS, is_draw, parts
+from .ir import Axis, Graph, Node
+from .kernels import BACKWARD, KERNELS, is_draw, parts
 
 LEAVES = ("input", "weight", "const", "table", "index", "position", "size", "visible", "counter", "carry")
 OPERATIONS = (
@@ -66,10 +66,15 @@ def _mask(one: Node) -> None:
             raise InternalError(f"{one} sees by numbers")
         if role in ("first", "stop") and (one["name"] != "attention" or part.kind != "int" or one["axis"] in part.axes):
             raise InternalError(f"{one} has a bound `{role}` that is no whole number of its rows")
-        if role in ("see", "first", "stop") and not set(part.axes) <= {*one.axes, one["axis"]}:
+        if role in ("see", "first", "stop") and not set(part.axes) <= {*one.axes, one["axis"], *_of_slope(one)}:
             raise InternalError(f"{one} has axes of `{role}` that its result lacks")
     if one.get("full") not in (None, True, False):
         raise InternalError(f"{one} says of its rows {one['full']!r}")
+
+
+def _of_slope(one: Node) -> tuple[Axis, ...]:
+    """What flows back has the axes of the meaning's result."""
+    return parts(one)["g"].axes if one["name"] in BACKWARD else ()
 
 
 def _loop(one: Node) -> None:

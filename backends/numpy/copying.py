@@ -107,8 +107,9 @@ class Library:
 
 
 FILES = (
-    *("kernels", "chunked", "rowwise", "spans", "kept", "dense", "border", "results", "caching", "files", "weights"),
-    *("options", "choosing", "beams", "generation", "gradients", "slopes", "adamw", "transformula.compiler.draws"),
+    *("kernels", "attending", "chunked", "rowwise", "spans", "kept", "dense", "border", "results", "caching"),
+    *("files", "weights", "options", "choosing", "beams", "generation", "gradients", "slopes", "adamw"),
+    "transformula.compiler.draws",
 )
 NUMPY = Library("transformula.backends.numpy", FILES)
 """The files of this folder that hold run-time functions, in the order in which they are copied."""

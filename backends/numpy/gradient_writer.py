@@ -48,6 +48,9 @@ class GradientWriter(Scheduled):
         again = one.op == "rename" and self.readers.get(one, 0) > 1 and not found.text.isidentifier()
         return self.assigned(one, found) if again and not found.number else super().settled(one, found)
 
+    def seen_text(self, axis: Axis) -> str:
+        return f"seen_{self._length(axis)}"
+
     def copied(self, name: str) -> str:
         return name  # no state is overwritten
 
@@ -149,10 +152,6 @@ class GradientWriter(Scheduled):
 
     def _random(self, one: Node) -> Value:
         return dropout.write(self, one) if one["draw"] == "dropout" else super()._random(one)
-
-    def whole(self, value: Value, dims: Dims) -> str:
-        """Text of the value with all of these dimensions, in order."""
-        return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
 
     # ------------------------------------------------------------------------------------------------- meanings
 

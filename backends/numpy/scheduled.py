@@ -39,7 +39,6 @@ class Scheduled(Selecting):
         super().__init__(graph, names, lengths)
         self.schedules = "schedule" in graph.plan
         self.counted: Counter[str] = Counter()
-        self.pieces: dict[Node, Value] = {}  # losses of products and their slopes, which are made together
         self._readers: dict[Node, set[Node]] = {}
         self._ordered: set[Node] = set()  # what is surely written
         self._perhaps: dict[Node, set[Node]] = {}  # parts of meanings, which are written if those have no fast form

@@ -8,7 +8,8 @@ from __future__ import annotations
 from ...compiler.ir import Axis, Graph, Node, drawing_order, walk_all
 from ..limits import picks_rows
 from ..objectives import SEED, over_batch
-from .losses import LossWriter
+from . import attended
+from .losses import Dims, LossWriter
 from .mangling import Names
 from .values import Unsupported, Value, aligned, transposed
 
@@ -19,6 +20,7 @@ class Selecting(LossWriter):
     def __init__(self, graph: Graph, names: Names, lengths: dict[str, str]) -> None:
         super().__init__(graph, names, lengths)
         self.chosen_places: dict[tuple[Node, Axis], dict[Axis, str]] = {}
+        self.pieces: dict[Node, Value] = {}  # meanings that one line makes together
         self.seed = SEED
 
     def size(self, axis: Axis) -> str:
@@ -97,6 +99,18 @@ class Selecting(LossWriter):
 
     def _text(self, one: Node) -> str:
         return self.value(one).text
+
+    def whole(self, value: Value, dims: Dims) -> str:
+        """Text of the value with all of these dimensions, in order."""
+        return transposed(value, dims).text if set(value.dims) == set(dims) else self.broadcast(value, "", dims)
+
+    def seen_text(self, axis: Axis) -> str:
+        """The relation [owner, entry] that says which entries of a length may be seen, as text."""
+        return f"visible_{self.length_texts[str(axis.size)]}"
+
+    def _kernel(self, one: Node) -> Value:
+        found = attended.write(self, one) if one["name"] in (attended.FORWARD, attended.BACKWARD) else None
+        return found or super()._kernel(one)
 
     def _random(self, one: Node) -> Value:
         if one["draw"] == "dropout":

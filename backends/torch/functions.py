@@ -107,7 +107,7 @@ def rows_at(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def rows_put_back(x: Tensor, shape: tuple[int, int], rows: Tensor, columns: Tensor) -> Tensor:
     """The other way: x[row, …] at the places of y[batch, seq, …], zeros elsewhere."""
     if rows.shape[0] == shape[0] * shape[1]:
-        return x.unflatten(0, shape)
+        return x.reshape(*shape, *x.shape[1:])
     return x.new_zeros((*shape, *x.shape[1:])).index_put((rows, columns), x)
 
 

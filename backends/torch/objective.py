@@ -89,10 +89,13 @@ class ObjectiveWriter(TorchWriter):
         if not picks_rows(one):
             return super()._pick(one)
         base, into = self.value(one.args[0]), places[0]["into"]
-        rest = tuple(axis for axis in base.dims if axis not in one["keys"])
-        base = transposed(base, (*one["keys"], *rest))
-        at = ", ".join(self._chosen(place)[place["axis"]] for place in places)
-        if len(places) == 1:
+        names = {key: self._chosen(place)[place["axis"]] for key, place in zip(one["keys"], places, strict=True)}
+        for key, place in zip(one["keys"], places, strict=True):
+            if key.owner in base.dims and key.owner not in names:  # a place along a length is one of its batch here
+                names = {key.owner: self._chosen(place)[place["among"][0]], **names}
+        rest = tuple(axis for axis in base.dims if axis not in names)
+        base, at = transposed(base, (*names, *rest)), ", ".join(names.values())
+        if len(names) == 1:
             return Value(f"{base.wrapped}[{at}]", "", (into, *rest), wide=base.wide, reorder="permute")
         self.need("rows_at")
         return Value(f"rows_at({base.text}, {at})", "", (into, *rest), wide=base.wide, reorder="permute")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from .. import ir
 from ..ir import Node, walk
-from ..kernels import Parts, expanded, make, parts
+from ..kernels import Parts, drop_mask, expanded, make, parts, relation
 from .scalars import ONE, ZERO, add, chosen, div, mul, neg, sub
 from .sweep import Sweep, summed
 
@@ -98,6 +98,25 @@ def _activation(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[s
         yield role, mul(g, slope)
 
 
+def _attention(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
+    """Through shares that are made again: nothing of the size of all pairs is kept, but what a dropout draws."""
+    given: dict[str, Node | None] = {"g": g, **{role: at[role] for role in ("query", "key", "value")}}
+    given |= {"see": relation(at, one["axis"]), "bias": at.get("bias")}
+    if "drop" in at:
+        given["kept"] = drop_mask(one)
+        sweep.forward.add(drop_mask(one))
+    kept = {name: one[name] for name in ("axis", "width", "scale")}
+    for role in ("query", "key", "value"):
+        yield role, make("attention_slope", given, at[role].axes, to=role, **kept)
+
+
+def _plain_attention(sweep: Sweep, one: Node, at: Parts, g: Node) -> bool:
+    """Whether all that flows back through an attention flows to query, key and value."""
+    if "scores" in at or "at" in at or set(g.axes) != set(one.axes):
+        return False
+    return not any(sweep.active(part) for role, part in at.items() if role not in ("query", "key", "value"))
+
+
 def _running_sum(sweep: Sweep, one: Node, at: Parts, g: Node) -> Iterator[tuple[str, Node]]:
     """At each entry the sum from it on: all of them, less those before it."""
     axis = one["axis"]
@@ -119,6 +138,7 @@ SLOPES: dict[str, Slope] = {
     "silu": _activation,
     "sigmoid": _sigmoid,
     "running_sum": _running_sum,
+    "attention": _attention,
 }
 """What flows to each part of a meaning; all others go through their core graphs."""
 
@@ -131,7 +151,8 @@ def reverse(sweep: Sweep, one: Node, g: Node) -> None:
     at = parts(one)
     numbers = all(map(sweep.finite, one.args))  # else each step inside keeps an adjoint of 0
     along = "axis" in one.attrs and one["axis"].ragged and (one["name"] in MEANS or one.get("smoothing"))
-    if one["name"] in SLOPES and numbers and not along:
+    core_only = along or (one["name"] == "attention" and not _plain_attention(sweep, one, at, g))
+    if one["name"] in SLOPES and numbers and not core_only:
         for role, made in SLOPES[one["name"]](sweep, one, at, g):
             if role in at:
                 sweep.flow(at[role], made)

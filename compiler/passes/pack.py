@@ -152,7 +152,7 @@ class Packing:
 
     def packed(self) -> Graph:
         """The graph in which all that is worth it is computed on rows."""
-        roots = [(one, None) for one in self.graph.roots]
+        roots: list[Form] = [(one, None) for one in self.graph.roots]
         for form in ir.ordered(roots, self._below):
             made = self.done[form] = self._made(*form)
             if made is not form[0] and (form[1] is not None or form[0] not in self.heavy):

@@ -19,11 +19,18 @@ from transformula.backends.program import Program, compile
 PLAIN = {**TINY, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 LLAMA = {**TINY, "num_key_value_heads": 1, "head_dim": 4}
 SEQ2SEQ = {"vocab_size": 31, "d_model": 16, "d_kv": 4, "d_ff": 12, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0}
+BART = {
+    **{"vocab_size": 31, "d_model": 12, "max_position_embeddings": 16, "pad_token_id": 1, "dropout": 0.0},
+    **{f"{side}_layers": 2 for side in ("encoder", "decoder")},
+    **{f"{side}_attention_heads": 3 for side in ("encoder", "decoder")},
+    **{f"{side}_ffn_dim": 20 for side in ("encoder", "decoder")},
+}
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mlm": ("bert", "mlm", PLAIN),
     "llama": ("llama", "causal_lm", LLAMA),
     "deberta": ("deberta", "mlm", {**PLAIN, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}),
     "t5": ("t5", "seq2seq", SEQ2SEQ),
+    "bart": ("bart", "denoising", BART),
     "siamese": ("sbert", "regression", PLAIN),
 }
 LENGTHS = (6, 1, 4, 0)
@@ -62,7 +69,7 @@ def batch(name: str, width: int = 6, left: bool = False) -> dict[str, Any]:
             "attention_mask": np.stack([mask, more], axis=1),
             "labels": np.array([0.5, 1.0, 0.0, 0.25]),
         }
-    if name == "t5":
+    if name in ("t5", "bart"):
         labels, seen = text(width, False, 2)
         before = np.concatenate([np.zeros((4, 1), int), np.where(seen == 1, labels, 0)[:, :-1]], axis=1)
         labels = np.where(seen == 1, labels, -100)
@@ -92,7 +99,8 @@ def multiplied_by_torch(name: str) -> set[int]:
     module = torch_module(made, random_weights(made))
     with Rows() as seen:
         module(**tensors(batch(name)))["loss"].backward()
-    return seen.found
+    found: set[int] = seen.found
+    return found
 
 
 def multiplied_by_numpy(name: str) -> set[int]:

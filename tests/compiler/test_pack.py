@@ -11,7 +11,7 @@ import pytest
 
 from tests.specs.configs import TINY
 from transformula.compiler import cost, ir, pipeline, reference, training
-from transformula.compiler.differentiation import GRADIENT
+from transformula.compiler.differentiation import GRADIENT, differentiate
 from transformula.compiler.driver import Compiled, compile_graph
 from transformula.compiler.ir import Axis, Graph, Length, Node, Output
 from transformula.compiler.ledger import Ledger
@@ -235,7 +235,7 @@ def test_nothing_of_the_loss_or_of_a_gradient_changes(name: str) -> None:
     padded = replace(made, gradients=None)
     whole = training.totalled(padded.formula)
     stages, _ = pipeline.run(whole, only=tuple(one for one in training.PASSES if one != "pack"))
-    wanted = reference.run(training.differentiate(stages[-1].graph), weights, batch(name, False, 6))
+    wanted = reference.run(differentiate(stages[-1].graph), weights, batch(name, False, 6))
     for left, width in ((False, 6), (True, 6), (True, 9)):
         found = reference.run(done.graph, weights, batch(name, left, width))
         assert set(found) == set(wanted)
