@@ -69,7 +69,7 @@ def _made_beside(one: Node, part: Node) -> bool:
     """
     if one["name"] == "attention_slope" and one["to"] != "query":
         made = kernels.expanded(one)
-        return part not in (made, *made.args)
+        return part not in (made, *(made.args if made.op == "map" else ()))
     return bool(one["name"] == "product_cross_entropy_slope" and part.op == "contract")
 
 

@@ -27,8 +27,10 @@ PASSES = ("simplify", "recognise", "push_picks", "chunk", "pack")
 """The passes that run before a loss is differentiated: the others speak of how weights are kept."""
 AGAIN = ("simplify", "recognise")
 """Those that run behind it: what the rules of the differentiation made may have a shorter form, or a meaning."""
-LAST = ("schedule",)
-"""Those that run then as they did for the model: what was left out there is left out here."""
+LAST = ("unpad", "schedule")
+"""Those that run then."""
+CHOSEN = ("pack", *LAST)
+"""Those that run as they did for the model or objective itself: what was left out there is left out here."""
 DIFFERENTIATE = "differentiate"
 TOTALS = "loss_totals"
 """The input of a differentiated objective with the count of each term of its loss, over all parts of a batch."""
@@ -40,27 +42,28 @@ def compile_gradients(made: Compiled) -> tuple[Compiled, ...]:
 
     Of an objective that was compiled by itself that one alone, in terms of `TOTALS`.
     """
-    last = [one.name for one in made.stages if one.name in LAST]
+    ran = {one.name for one in made.stages}
+    left = [name for name in CHOSEN if name not in ran and len(ran) > 1]
     if made.kind == "objective":
-        return (_differentiated(made, totalled(made.formula), last),)
+        return (_differentiated(made, totalled(made.formula), left),)
     found = []
     for loss in made.losses:
         if made.formula.each:  # an example is a group of texts: the objective from their tokens on
             graph = whole(made.module, made.config, made.module.entries[loss.entry])
         else:
             graph = composed(made.formula, loss.formula)
-        found.append(_differentiated(loss, replace(graph, selects=True), last))
+        found.append(_differentiated(loss, replace(graph, selects=True), left))
     return tuple(found)
 
 
-def _differentiated(loss: Compiled, graph: Graph, last: Sequence[str]) -> Compiled:
-    """The objective with the stages up to its gradients."""
-    stages, ledger = pipeline.run(without_defaults(graph), only=PASSES)
+def _differentiated(loss: Compiled, graph: Graph, left: Sequence[str]) -> Compiled:
+    """The objective with the stages up to its gradients, some passes left out."""
+    stages, ledger = pipeline.run(without_defaults(graph), left, PASSES)
     forward = stages[-1].graph
     done = differentiate(forward)
     verify(done)
     _told(ledger, forward, done)
-    again, later = pipeline.run(done, only=(*AGAIN, *last))
+    again, later = pipeline.run(done, left, (*AGAIN, *LAST))
     ledger.lines += later.lines
     later_stages = (replace(one, name=f"{one.name} again") if one.name in AGAIN else one for one in again[1:])
     stages = (*stages, pipeline.Stage(DIFFERENTIATE, done), *later_stages)

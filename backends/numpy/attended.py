@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
 from ...compiler.ir import Axis, Length, Node, walk_all
+from ...compiler.ledger import Ledger
 from .literals import number
 from .losses import Dims
 from .values import Value, transposed
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 FORWARD, BACKWARD = "attention", "attention_slope"
 TO = ("query", "key", "value")
+LAW = "attention, and what flows back through it, goes from example to example"
+OTHERS = "its keys are no tokens, or what it sees or adds has axes of its own"
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,12 @@ def write(writer: Selecting, one: Node) -> Value | None:
     """The value of an attention, or of what flows back to a part of it; None for one that has no such form."""
     if one in writer.pieces:
         return writer.pieces[one]
+    if "unpad" not in writer.graph.plan:
+        return None
     at = kernel_table.parts(one)
     form = form_of(one, at)
     relations = None if form is None else _relations(writer, one, at, form)
+    writer.attentions[relations is not None] += 1
     if form is None or relations is None:
         return None
     texts = [_of_queries(writer, at["query"], form, form.width)]
@@ -61,6 +67,15 @@ def write(writer: Selecting, one: Node) -> Value | None:
         text = _apart(writer, f"attended({', '.join(texts)})", form, form.made)
         return Value(text, "", (*form.rows, *form.heads, *form.groups, form.made), owned=True)
     return _slopes(writer, one, form, [_of_queries(writer, at["g"], form, form.made), *texts])
+
+
+def tell(writer: Selecting, ledger: Ledger) -> None:
+    """Lines for the attentions that go from example to example, and for those that do not."""
+    for fired, count in writer.attentions.items():
+        if fired:
+            ledger.fired("unpad", "attention", f"{LAW}, {count} times")
+        else:
+            ledger.refused("unpad", "attention", LAW, OTHERS)
 
 
 def form_of(one: Node, at: dict[str, Node]) -> Form | None:

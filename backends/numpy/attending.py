@@ -41,7 +41,7 @@ def attended(
 
     def of_lot(lot: Lot) -> None:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            example, n, m, some = lot
+            example, _, m, some = lot
             shares = shares_of(Q, K, lot, scale, seen, see, bias)
             if kept is not None:
                 pairs_of(shares, Q, lot)[...] *= of_pairs(kept, lot)
@@ -70,7 +70,7 @@ def attended_slopes(
 
     def of_lot(lot: Lot) -> None:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            example, n, m, some = lot
+            example, _, m, some = lot
             shares = shares_of(Q, K, lot, scale, seen, see, bias)
             q, g_rows = rows_of_heads(Q, lot), rows_of_heads(g, lot)
             flow = scratch("flow", shares.shape, shares.dtype)
@@ -130,7 +130,7 @@ def of_pairs(relation: NDArray[Any], lot: Lot) -> NDArray[Any]:
     """The part of a relation that the queries and keys of a lot meet."""
     example, n, m, some = lot
     own: NDArray[Any] = relation[example if len(relation) > 1 else 0]
-    return (own[some] if len(own) > 1 else own)[:, :n, :m]
+    return (own[some] if len(own) > 1 else own)[:, :, :n, :m]
 
 
 def shares_of(

@@ -13,7 +13,7 @@ from ...compiler import kernels as kernel_table
 from ...compiler.driver import Compiled
 from ...compiler.ir import Axis, Graph, Length, Node, walk_all
 from ..objectives import SEED, draws, label_rows, over_batch
-from . import border_text, copying, examples
+from . import attended, border_text, copying, examples
 from .losses import begin_groups, length_lines
 from .mangling import Names
 from .parameters import Parameters
@@ -87,6 +87,7 @@ def write(compiled: Compiled, names: Names, parameters: Parameters) -> Objective
     writer.begin_rows()
     _bind(writer, graph, lengths)
     writer.body(graph.roots)
+    attended.tell(writer, compiled.ledger)
     for out in graph.outputs:
         writer.write(f'if "{out.name}" in wanted:')
         writer.write(f'    results["{out.name}"] = {_result(writer, graph, out.node, out.axes)}')

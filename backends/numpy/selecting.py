@@ -5,6 +5,8 @@ Both writers of objectives have it, that of the loss (objective.py) and that of 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ...compiler.ir import Axis, Graph, Node, drawing_order, walk_all
 from ..limits import picks_rows
 from ..objectives import SEED, over_batch
@@ -21,6 +23,7 @@ class Selecting(LossWriter):
         super().__init__(graph, names, lengths)
         self.chosen_places: dict[tuple[Node, Axis], dict[Axis, str]] = {}
         self.pieces: dict[Node, Value] = {}  # meanings that one line makes together
+        self.attentions: Counter[bool] = Counter()  # by whether they go from example to example
         self.seed = SEED
 
     def size(self, axis: Axis) -> str:

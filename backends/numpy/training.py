@@ -16,7 +16,7 @@ from ...compiler.ir import Graph, Node, Output, apply, const, index, state
 from ...compiler.training import TOTALS
 from ...grammar.diagnostics import error
 from ..objectives import SEED
-from . import border_text, objective
+from . import attended, border_text, objective
 from .gradient_writer import GradientWriter
 from .losses import Dims, begun
 from .mangling import comment, identifier
@@ -44,6 +44,7 @@ def write(compiled: Compiled, loss: Compiled) -> tuple[list[str], set[str]]:
     for part in found:
         writer.write(part.line(writer))
     writer.write("return loss, gradients")
+    attended.tell(writer, loss.ledger)
     for text, times in writer.counted.items():
         loss.ledger.fired("schedule", "memory", f"{times} {text}")
     result = "tuple[float, dict[str, NDArray[Any]]]"

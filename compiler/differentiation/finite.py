@@ -6,7 +6,25 @@ selection is taken to be a number, for that is what it is written for.
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable
+from itertools import product
+
 from ..ir import Node
+from ..passes.parameters import is_parameter
+
+MOST = 1e30
+"""Numbers below are numbers in single precision, too."""
+
+DEEP = 30
+"""How deeply nested a value of numbers may be to be looked into."""
+
+CORNERS: dict[str, Callable[..., float]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "neg": operator.neg,
+    "^": operator.pow,
+}  # fmt: skip
+"""Functions whose largest and smallest values are those of the corners of what goes in."""
 
 PLAIN = ("+", "-", "*", "max", "min", "neg", "abs", "tanh", "sin", "cos", "erf", "sign", "floor", "ceil", "stop")
 
@@ -49,6 +67,8 @@ class Finite:
             fn = one["fn"]
             if fn == "where" or one.kind in ("bool", "int"):
                 return True
+            if fn in ("/", "^") and is_parameter(one) and _moderate(one) is not None:
+                return True
             if fn == "/":
                 return below and positive(one.args[1])
             if fn == "sqrt":
@@ -65,6 +85,35 @@ class Finite:
 def _whole_power(one: Node) -> bool:
     value = one.args[1]["value"] if one.args[1].op == "const" else None
     return value is not None and value >= 0 and value == int(value)
+
+
+def _moderate(one: Node, depth: int = DEEP) -> tuple[float, float] | None:
+    """What a value of numbers and places alone lies between, such as the frequencies of a rotation.
+
+    None if that is not known, or if it is near the largest number, or a quotient of nothing.
+    """
+    if one.op == "const" and not isinstance(one["value"], bool):
+        return float(one["value"]), float(one["value"])
+    if one.op in ("index", "size") and isinstance(one["axis"].size, int):
+        return (0.0, one["axis"].size - 1.0) if one.op == "index" else (float(one["axis"].size),) * 2
+    if one.op in ("rename", "widen") and depth:
+        return _moderate(one.args[0], depth - 1)
+    if one.op != "map" or one["fn"] not in CORNERS or not depth:
+        return None
+    sides = [found for arg in one.args if (found := _moderate(arg, depth - 1)) is not None]
+    if len(sides) < len(one.args) or not _allowed(one["fn"], *sides):
+        return None
+    made = [CORNERS[one["fn"]](*corner) for corner in product(*sides)]
+    return (min(made), max(made)) if max(map(abs, made)) < MOST else None
+
+
+def _allowed(fn: str, *sides: tuple[float, float]) -> bool:
+    if fn == "/":
+        return sides[1][0] > 0 or sides[1][1] < 0
+    if fn != "^":
+        return True
+    (least, most), exponent = sides
+    return least > 0 and max(map(abs, exponent)) * max(abs(math.log(least)), abs(math.log(most))) < math.log(MOST)
 
 
 def not_negative(one: Node) -> bool:

@@ -135,8 +135,12 @@ def test_the_graph_of_a_model_stays() -> None:
 
 
 def test_without_it_the_batch_is_padded() -> None:
+    """Backwards, too."""
     made = compile_graph("bert", TINY, "mlm", without=("pack",))
     assert on_padding(products(made.graph))
+    (done,) = training.compile_gradients(made)
+    assert "pack" not in {one.name for one in done.stages}
+    assert on_padding(products(done.graph))
 
 
 BATCH = Axis("batch", Length("batch"))
