@@ -34,7 +34,7 @@ from .writer import TorchWriter
 STEP = "a step computes new tokens alone"
 LAYOUTS = ("padded", "packed")
 FILES = (
-    *("functions", "draws", "chunked", "packing", "spans", "caching"),
+    *("functions", "draws", "chunked", "packing", "spans", "tokens", "caching"),
     *("transformula.backends.numpy.options", "choosing", "beams", "generation"),
 )
 LIBRARY = Library("transformula.backends.torch", FILES)

@@ -89,18 +89,20 @@ def selected_places(see: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def all_places(real: Tensor) -> tuple[Tensor, Tensor]:
-    """(rows, columns) of the entries of real[batch, seq] that belong to an example, in their order.
+    """(rows, columns) of the entries of real[batch, seq] that belong to an example, the longest example first.
 
     In a graph that is compiled or exported those of all entries: what is computed at padding, no result feels.
     """
     if not torch.compiler.is_compiling():
-        return real.nonzero(as_tuple=True)  # type: ignore[return-value]
+        order = real.sum(dim=1).argsort(descending=True, stable=True)
+        rows, columns = real[order].nonzero(as_tuple=True)
+        return order[rows], columns
     at = torch.arange(real.shape[0] * real.shape[1], device=real.device)
     return at // real.shape[1], at % real.shape[1]
 
 
 def rows_at(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """y[row, …] = x[rows, columns, …] for different places in their order; all of them are a view of x."""
+    """y[row, …] = x[rows, columns, …] for different places; all of them, which are in their order, are a view of x."""
     return x.flatten(0, 1) if rows.shape[0] == x.shape[0] * x.shape[1] else x[rows, columns]
 
 

@@ -5,14 +5,16 @@ Every value has the examples as an axis like any other. What the formulas draw i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ...compiler import kernels as kernel_table
 from ...compiler.draws import apart
 from ...compiler.ir import Axis, Graph, Length, Node, drawing_order, walk_all
 from ..limits import picks_rows
 from ..numpy.mangling import Names
 from ..numpy.values import Unsupported, Value, aligned, transposed
 from ..objectives import SEED
+from . import attending
 from .border import Border, bind_inputs, border_names, entering, result
 from .weights import WeightNames
 from .writer import Dims, TorchWriter
@@ -26,6 +28,10 @@ class ObjectiveWriter(TorchWriter):
     def __init__(self, graph: Graph, names: Names, weights: WeightNames, lengths: Mapping[str, str]) -> None:
         super().__init__(graph, names, weights, lengths)
         self.chosen_places: dict[tuple[Node, Axis], dict[Axis | None, str]] = {}
+        self.attentions: dict[Node, Axis] = {}  # of tokens to tokens, with the axis of their rows
+        self.runs: dict[Axis, list[str]] = {}  # what these are told of the rows
+        self.by_rows: dict[Node, Value] = {}  # values that are rows, and not put back at their places
+        self.put_back: dict[Node, Value] = {}
 
     def size(self, axis: Axis) -> str:
         """The number of entries along an axis, as text."""
@@ -41,9 +47,32 @@ class ObjectiveWriter(TorchWriter):
 
     def begin_rows(self) -> None:
         """The places of all tokens, for what is computed on rows of them: they are known before anything else."""
+        self.attentions = attending.of_tokens(self.graph)
+        self.absorbed |= attending.absorbed(self.graph, self.attentions)
         for one in walk_all(self.graph.roots):
             if one.op == "selected" and one.get("hidden"):
                 self._chosen(one)
+
+    def places_of(self, rows: Axis) -> list[str]:
+        """What attention is told of rows of tokens: their runs and places, and which may be seen."""
+        return self.runs[rows]
+
+    def value(self, one: Node) -> Value:
+        """The value with all its axes."""
+        if one not in self.by_rows:
+            return super().value(one)
+        if one not in self.put_back:
+            rows = self.by_rows[one]
+            scatter = kernel_table.parts(one)["query"]
+            text = self._at_places(rows, scatter.args[1:], (*scatter["keys"], *rows.dims[1:]))
+            self.put_back[one] = self.assigned(one, text)
+        return self.put_back[one]
+
+    def _kernel(self, one: Node) -> Value:
+        if one not in self.attentions:
+            return super()._kernel(one)
+        self.by_rows[one] = attending.write(self, one, self.attentions[one])
+        return self.by_rows[one]
 
     def _chosen(self, one: Node) -> dict[Axis | None, str]:
         """The variables of the places where a condition holds, or of all that there are: rows and columns of the
@@ -55,14 +84,24 @@ class ObjectiveWriter(TorchWriter):
             names += [] if one.get("hidden") else [self.names.fresh("counted")]
             self.explain(one)
             if one.get("hidden"):
-                self.need("all_places")
-                self.write(f"{', '.join(names)} = all_places(real_{self.length_texts[str(among[1].size)]})")
+                self._all_places(among[1], into, names)
             else:
                 self.need("selected_places")
                 self.write(f"{', '.join(names)} = selected_places({self._holding(one)})")
             self.chosen_places[key] = dict(zip((*among, None), names, strict=False))
             self.sizes[into] = f"{names[0]}.shape[0]"
         return self.chosen_places[key]
+
+    def _all_places(self, axis: Axis, into: Axis, names: list[str]) -> None:
+        text = self.length_texts[str(axis.size)]
+        self.need("all_places")
+        self.write(f"{', '.join(names)} = all_places(real_{text})")
+        if into not in self.attentions.values():
+            return
+        runs = self.names.fresh(f"runs_{text}")
+        self.need("runs_of_tokens")
+        self.write(f"{runs} = runs_of_tokens(real_{text})")
+        self.runs[into] = [runs, *names, f"index_{text}", self.visible_text(axis), self.masked_text(axis)]
 
     def _holding(self, one: Node) -> str:
         """The text of the relation that is selected by."""
@@ -88,7 +127,10 @@ class ObjectiveWriter(TorchWriter):
         places = one.args[1:]
         if not picks_rows(one):
             return super()._pick(one)
-        base, into = self.value(one.args[0]), places[0]["into"]
+        into = places[0]["into"]
+        if one.args[0] in self.by_rows and self.attentions[one.args[0]] == into:
+            return self.by_rows[one.args[0]]
+        base = self.value(one.args[0])
         names = {key: self._chosen(place)[place["axis"]] for key, place in zip(one["keys"], places, strict=True)}
         for key, place in zip(one["keys"], places, strict=True):
             if key.owner in base.dims and key.owner not in names:  # a place along a length is one of its batch here
@@ -109,10 +151,13 @@ class ObjectiveWriter(TorchWriter):
         rest = tuple(axis for axis in one.axes if axis not in one["keys"])
         whole = set(value.dims) == {into, *rest}
         text = transposed(value, (into, *rest)).text if whole else self.broadcast(value, "", (into, *rest))
+        return self._at_places(Value(text, "", (into, *rest)), places, (*one["keys"], *rest))
+
+    def _at_places(self, rows: Value, places: Sequence[Node], dims: Dims) -> Value:
         at = ", ".join(self._chosen(place)[place["axis"]] for place in places)
-        sizes = ", ".join(map(self.size, one["keys"]))
+        sizes = ", ".join(map(self.size, dims[:2]))
         self.need("rows_put_back")
-        return Value(f"rows_put_back({text}, ({sizes}), {at})", "", (*one["keys"], *rest), reorder="permute")
+        return Value(f"rows_put_back({rows.text}, ({sizes}), {at})", "", dims, reorder="permute")
 
     def _random(self, one: Node) -> Value:
         """A draw that the seed decides, with the numbers that the reference has."""

@@ -117,18 +117,15 @@ def by_runs(
 
     With `queries`, the first `asked` of `rows` have that many rows of each example.
     """
-    made, example = [], 0
-    for start, count, length in runs:
-        here = slice(start, start + count * length)
-        own, many = here, length
-        if queries is not None:
-            own, many = slice(example * queries, (example + count) * queries), queries
-        parts = []
-        for number, x in enumerate(rows):
-            at, size = (own, many) if number < asked else (here, length)
-            parts.append(None if x is None else x[at].reshape(count, size, *x.shape[1:]))
-        made.append(step(*parts))
-        example += count
+    sides = []  # cut at once: a slice of each run would have a gradient of all rows
+    for number, x in enumerate(rows):
+        many = [length if queries is None or number >= asked else queries for _, _, length in runs]
+        parts = [None] * len(runs) if x is None else x.split([n * m for (_, n, _), m in zip(runs, many, strict=True)])
+        sides.append([
+            None if part is None else part.reshape(n, m, *part.shape[1:])
+            for part, (_, n, _), m in zip(parts, runs, many, strict=True)
+        ])  # fmt: skip
+    made = [step(*parts) for parts in zip(*sides, strict=True)]
     return made[0] if len(made) == 1 else torch.cat(made)
 
 

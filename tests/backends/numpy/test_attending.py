@@ -52,18 +52,18 @@ def test_heads_and_slopes_are_those_of_the_formula(
     own, others = np.array(queries), np.array(keys[:count])
     here, there = (np.arange(size) < lengths[:, None] for size, lengths in ((n, own), (m, others)))
     related = (seen & there)[:, None, None, None] & here[:, None, None, :, None] & (True if see is None else see)
-    given = [torch.from_numpy(one).requires_grad_() for one in (Q, K, V)]
+    sides = [torch.tensor(one, requires_grad=True) for one in (Q, K, V)]
     added, dropped = (torch.tensor(value if one is None else one) for one, value in ((bias, 0.0), (kept, 1.0)))
-    wanted = naive(*given, torch.from_numpy(np.broadcast_to(related, dims)), 0.5, added, dropped)
-    flow = torch.from_numpy(g * here[:, :, None, None, None])
-    (wanted * flow).sum().backward()
+    wanted = naive(sides[0], sides[1], sides[2], torch.tensor(np.broadcast_to(related, dims)), 0.5, added, dropped)
+    (wanted * torch.tensor(g * here[:, :, None, None, None])).sum().backward()
     for one, rows in ((Q, ~here), (g, ~here), (K, ~there), (V, ~there)):
         one[rows] = np.nan
     more: dict[str, Any] = {"scale": 0.5, "seen": seen & there, "see": see, "bias": bias, "kept": kept, "threads": 1}
     found = attending.attended(Q, K, V, own, others, **more)
     np.testing.assert_allclose(found, wanted.detach().numpy(), rtol=1e-10, atol=1e-12)
-    for slope, one in zip(attending.attended_slopes(g, Q, K, V, own, others, **more), given, strict=True):
-        np.testing.assert_allclose(slope, one.grad.numpy(), rtol=1e-9, atol=1e-12)  # type: ignore[union-attr]
+    for slope, side in zip(attending.attended_slopes(g, Q, K, V, own, others, **more), sides, strict=True):
+        assert side.grad is not None
+        np.testing.assert_allclose(slope, side.grad.numpy(), rtol=1e-9, atol=1e-12)
 
 
 def test_large_scores_do_not_overflow() -> None:
