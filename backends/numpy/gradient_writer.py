@@ -178,12 +178,12 @@ class GradientWriter(Scheduled):
     def _along(self, one: Node, at: Mapping[str, Node]) -> Value:
         """A meaning along its axis, which comes last."""
         axis, name = one["axis"], one["name"]
-        first = at["g"] if "g" in at else at["x"]
-        value = self.real(self.value(first))
+        role_of_first = "g" if "g" in at else "x"
+        value = self.real(self.value(at[role_of_first]))
         dims = (*(a for a in dict.fromkeys((*value.dims, *one.axes)) if a != axis), axis)
-        texts = [self.fresh(first, value, dims)]
+        texts = [self.fresh(at[role_of_first], value, dims)]
         for role in ("y", "x"):
-            if role in at and at[role] is not first:
+            if role in at and role != role_of_first:
                 other = self.real(self.value(at[role]))
                 texts.append(self.whole(other, dims))
         if name.startswith("softmax"):
@@ -202,6 +202,8 @@ class GradientWriter(Scheduled):
         own = value.owned and not value.text.isidentifier()
         if value.dims == dims and (own or self.overwritten(arg, value, by)):
             return value.text
+        if self.schedules:
+            self.copied_for(value, dims)
         self.need("fresh")
         return f"fresh({self.whole(value, dims)}, self.dtype)"
 
