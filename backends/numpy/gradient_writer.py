@@ -260,9 +260,9 @@ class GradientWriter(Scheduled):
 
     def _multiplied(self, left: Value, right: Value, over: Dims) -> Value:
         letters = {axis: LETTERS[at] for at, axis in enumerate(dict.fromkeys((*left.dims, *right.dims)))}
-        common = tuple(axis for axis in left.dims if axis in right.dims and axis not in over)
-        if common and _grows(right, left) and not _grows(left, right):
+        if _grows(right, left) and not _grows(left, right) and set(left.dims) & set(right.dims) - set(over):
             left, right = right, left  # what grows with the batch comes before the rest
+        common = tuple(axis for axis in left.dims if axis in right.dims and axis not in over)
         dims = (*common, *(a for a in left.dims if a not in right.dims), *(a for a in right.dims if a not in left.dims))
         spelled = ["".join(letters[axis] for axis in axes) for axes in (left.dims, right.dims, dims)]
         self.need("product_of")
