@@ -177,12 +177,12 @@ class GradientWriter(Scheduled):
     def _along(self, one: Node, at: Mapping[str, Node]) -> Value:
         """A meaning along its axis, which comes last."""
         axis, name = one["axis"], one["name"]
-        first = at["g"] if "g" in at else at["x"]
-        value = self.real(self.value(first))
+        role_of_first = "g" if "g" in at else "x"
+        value = self.real(self.value(at[role_of_first]))
         dims = (*(a for a in dict.fromkeys((*value.dims, *one.axes)) if a != axis), axis)
-        texts = [self.fresh(first, value, dims)]
+        texts = [self.fresh(at[role_of_first], value, dims)]
         for role in ("y", "x"):
-            if role in at and at[role] is not first:
+            if role in at and role != role_of_first:
                 other = self.real(self.value(at[role]))
                 texts.append(self.whole(other, dims))
         if name.startswith("softmax"):
@@ -201,6 +201,8 @@ class GradientWriter(Scheduled):
         own = value.owned and not value.text.isidentifier()
         if value.dims == dims and (own or self.overwritten(arg, value, by)):
             return value.text
+        if self.schedules:
+            self.copied_for(value, dims)
         self.need("fresh")
         return f"fresh({self.whole(value, dims)}, self.dtype)"
 
@@ -257,9 +259,9 @@ class GradientWriter(Scheduled):
 
     def _multiplied(self, left: Value, right: Value, over: Dims) -> Value:
         letters = {axis: LETTERS[at] for at, axis in enumerate(dict.fromkeys((*left.dims, *right.dims)))}
-        common = tuple(axis for axis in left.dims if axis in right.dims and axis not in over)
-        if common and _grows(right, left) and not _grows(left, right):
+        if _grows(right, left) and not _grows(left, right) and set(left.dims) & set(right.dims) - set(over):
             left, right = right, left  # what grows with the batch comes before the rest
+        common = tuple(axis for axis in left.dims if axis in right.dims and axis not in over)
         dims = (*common, *(a for a in left.dims if a not in right.dims), *(a for a in right.dims if a not in left.dims))
         spelled = ["".join(letters[axis] for axis in axes) for axes in (left.dims, right.dims, dims)]
         self.need("product_of")

@@ -59,6 +59,8 @@ class Scheduled(Selecting):
 
     def plan(self, order: list[Node], roots: tuple[Node, ...]) -> None:
         """Who reads what; a meaning may be written by its core graph, parts of which others may read, too."""
+        if not self.schedules:
+            return
         self._scope = set(order)
         self._ordered |= self._scope
         for one in order:
@@ -202,12 +204,11 @@ class Scheduled(Selecting):
         """
         by = by or (() if self._writing is None else (self._writing,))
         owner = self._owner.get(value.text)
-        if owner is None or value.wide or owner.kind != "real" or not all(arg in one.args for one in by):
+        if owner not in self._names or value.wide or owner.kind != "real" or not all(arg in one.args for one in by):
             return False
         others = [other for one in by for other in one.args if other is not arg]
         again = any(one.args.count(arg) > 1 for one in by) or any(owner in self._memory(other) for other in others)
         if again or not self._is_over(owner, by):
-            self.counted["copies are made, for their argument is read again"] += 1
             return False
         names = self._names[by[-1]] = self._names.pop(owner)
         self._owner |= dict.fromkeys(names, by[-1])
@@ -215,6 +216,11 @@ class Scheduled(Selecting):
             self._forget(name)
         self.counted["values are written over one that is read no more"] += 1
         return True
+
+    def copied_for(self, value: Value, dims: Dims) -> None:
+        """Counts a copy that is made of a value, to be written over, by its reason."""
+        kept = "read again" if value.text in self._owner else "kept by others"
+        self.counted[f"copies are made of what {'is ' + kept if value.dims == dims else 'lies in another order'}"] += 1
 
     def is_own(self, one: Node, axes: Dims) -> bool:
         """Whether a result is memory that no other result lies in, with its axes in this order."""
@@ -308,4 +314,4 @@ def passes(one: Node) -> bool:
     """Whether a value may be its argument itself, or a part of it."""
     if one.op == "pick":
         return not any(place.axes for place in one.args[1:])
-    return one.op == "map" and (one["fn"] == "stop" or (one["fn"] == "where" and one.args[0].op == "visible"))
+    return one.op == "map" and one["fn"] == "stop"

@@ -1260,9 +1260,27 @@ DIFFERENTIATED = (
     ),
     Mutant(
         "a value is overwritten that somebody reads", "backends/numpy/gradient_writer.py",
-        "        if value.owned and not value.text.isidentifier() and value.dims == dims:",
+        "        if value.dims == dims and (own or self.overwritten(arg, value, by)):",
         "        if value.dims == dims:",
         "in place, though the memory is another's", BACK,
+    ),
+    Mutant(
+        "a part of a value is memory of its own", "backends/numpy/scheduled.py",
+        "        return not any(place.axes for place in one.args[1:])",
+        "        return False",
+        "a view taken for a copy", ("tests/backends/numpy/test_scheduled.py",),
+    ),
+    Mutant(
+        "an argument is written over that is another one, too", "backends/numpy/scheduled.py",
+        "        if again or not self._is_over(owner, by):",
+        "        if not self._is_over(owner, by):",
+        "two arguments in one memory", ("tests/backends/numpy/test_scheduled.py",),
+    ),
+    Mutant(
+        "results are let go", "backends/numpy/scheduled.py",
+        "        self._note(NEVER, roots)",
+        "        self._note(NEVER, ())",
+        "what is read after the last line", ("tests/backends/numpy/test_scheduled.py", *BACK),
     ),
     Mutant(
         "a single number is no view", "backends/numpy/gradients.py",
