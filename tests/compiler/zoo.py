@@ -528,6 +528,7 @@ def module(source: str) -> dict[str, Any]:
     return made.__dict__
 
 
+@cache
 def compile_source(source: str) -> types.CodeType:
     """The code of a generated module."""
     import builtins
