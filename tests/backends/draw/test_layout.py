@@ -36,6 +36,9 @@ DEPTHS = (0, 1, 2, None)
 
 Floats = NDArray[np.float64]
 Point = tuple[float, float]
+T = np.arange(1, 17)[:, None] / 16
+SHARES = np.hstack([(1 - T) ** 3, 3 * T * (1 - T) ** 2, 3 * T * T * (1 - T), T**3])
+"""How much each of the four points of a bend counts, at 16 places along it."""
 
 
 @lru_cache
@@ -67,28 +70,18 @@ def touching(frames: Floats, others: Floats, room: float) -> list[tuple[int, int
     return [(int(i), int(j)) for i, j in np.argwhere(~apart)]
 
 
-def points(path: Path, right: bool) -> list[Point]:
+def points(path: Path, right: bool) -> Floats:
     """An edge as many points, its bends sampled as the SVG draws them."""
-    found = [path.pieces[0][0]]
+    found = [np.array([path.pieces[0][0]])]
     for start, end in bends(path):
         one, other = handles(start, end, right)
-        for step in range(1, 17):
-            t = step / 16
-            shares = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
-            four = (start, one, other, end)
-            found.append(
-                (
-                    sum(share * p[0] for share, p in zip(shares, four, strict=True)),
-                    sum(share * p[1] for share, p in zip(shares, four, strict=True)),
-                )
-            )
-    return found
+        found.append(SHARES @ np.array([start, one, other, end]))
+    return np.concatenate(found)
 
 
 def hits(frames: Floats, layout: Layout) -> list[int]:
     """The frames that an edge runs through (more than on their border)."""
-    rows = [one for path in layout.paths for one in points(path, layout.right)]
-    at = np.array(rows).reshape(-1, 2)
+    at = np.concatenate([np.zeros((0, 2)), *(points(path, layout.right) for path in layout.paths)])
     x, y = at[:, 0][:, None], at[:, 1][:, None]
     inside = (x > frames[:, 0] + 1) & (x < frames[:, 2] - 1) & (y > frames[:, 1] + 1) & (y < frames[:, 3] - 1)
     return sorted({int(i) for i in np.argwhere(inside)[:, 1]})
@@ -181,7 +174,7 @@ def _follow(
     while stack:
         spot, row = stack.pop()
         for path in by_start.get(spot, ()):
-            drawn = points(path, layout.right)
+            drawn: list[Point] = [(x, y) for x, y in points(path, layout.right).tolist()]
             drawn = drawn[::-1] if path.back else drawn
             x, y = drawn[-1]
             more = [*row, *drawn]
