@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ class Several:
     begun: Begun
     objective: Entry
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The models."""
         return parts_of(self.begun.module, self.begun.config, self.objective)
