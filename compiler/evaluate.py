@@ -25,8 +25,6 @@ from .ir import Axis, Length, Node, drawing_order, union
 from .reducing import REDUCE, bounded, settled
 
 Array: TypeAlias = npt.NDArray[Any]
-DIRECT = 8192
-"""Products of so few numbers are summed as they stand: to plan the way would take longer."""
 
 
 @dataclass
@@ -241,8 +239,7 @@ class Evaluator:
         flat: list[Any] = []
         for value, axes in operands:
             flat += [value.astype(float), [letters[a] for a in axes]]
-        large = math.prod(self.extent(axis) for axis in letters) > DIRECT
-        return np.asarray(np.einsum(*flat, [letters[a] for a in one.axes], optimize=large))
+        return np.asarray(np.einsum(*flat, [letters[a] for a in one.axes], optimize=True))
 
     @staticmethod
     def _hide(
