@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path as File
 
 import graphlay
@@ -11,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.compiler import zoo
 from transformula.backends.draw import picture
 from transformula.backends.draw.layout import Frame, Layout, Path, head, lay_out
 from transformula.backends.draw.measure import cut, lines, width, wrap
 from transformula.backends.draw.picture import Box, Cluster, Picture
 from transformula.backends.draw.svg import bends, handles
-from transformula.compiler.driver import Compiled, compile_graph
 
 SPECS = sorted(path.stem for path in (File(__file__).resolve().parents[3] / "specs").glob("*.formula"))
 MORE = [
@@ -41,19 +40,14 @@ SHARES = np.hstack([(1 - T) ** 3, 3 * T * (1 - T) ** 2, 3 * T * T * (1 - T), T**
 """How much each of the four points of a bend counts, at 16 places along it."""
 
 
-@lru_cache
-def compiled(spec: str, entry: str | None) -> Compiled:
-    return compile_graph(spec, entry=entry)
-
-
 def pictures(spec: str, entry: str | None) -> Iterator[tuple[Picture, Layout]]:
     """A model at several depths and stages, in both directions."""
     for stage in ("formula", "final"):
         for depth in DEPTHS:
-            made = picture(compiled(spec, entry), stage, depth)
+            made = picture(zoo.shipped(spec, entry), stage, depth)
             for right in (False, True):
                 yield made, lay_out(made, right)
-    made = picture(compiled(spec, entry), full=True)
+    made = picture(zoo.shipped(spec, entry), full=True)
     yield made, lay_out(made)
 
 
@@ -227,7 +221,7 @@ def _request(graph: graphlay.Graph) -> str:
 )
 def test_another_program_finds_no_fault(spec: str, entry: str | None) -> None:
     for depth in DEPTHS:
-        made = picture(compiled(spec, entry), depth=depth)
+        made = picture(zoo.shipped(spec, entry), depth=depth)
         for right in (False, True):
             found = judged(made, lay_out(made, right))
             assert (found["node_overlaps"], found["node_edge_hits"]) == (0, 0)
@@ -239,7 +233,7 @@ def test_edges_cross_about_as_rarely_as_another_program_draws_them() -> None:
     ours = theirs = 0.0
     for spec, entry in ALL:
         for depth in (1, None):
-            made = picture(compiled(spec, entry), depth=depth)
+            made = picture(zoo.shipped(spec, entry), depth=depth)
             layout = lay_out(made)
             ours += judged(made, layout)["crossings"]
             theirs += graphlay.layout(asked(made, layout)[0], options={"direction": "topbottom"}).metrics()["crossings"]
