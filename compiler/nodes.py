@@ -156,10 +156,8 @@ def ordered(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> Iterator[T
             yield ready
         elif one not in done:
             opened.append(one)
-            rest = [arg for arg in below(one) if arg not in done]
-            rest.append(_READY)
-            rest.reverse()
-            stack += rest
+            stack.append(_READY)
+            stack += reversed([arg for arg in below(one) if arg not in done])
 
 
 def walk(roots: Iterable[Node], enter: Callable[[Node], bool] = lambda one: True) -> Iterator[Node]:

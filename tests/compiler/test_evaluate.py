@@ -275,7 +275,12 @@ def test_a_kernel_is_expanded_once_however_many_steps_evaluate_it(monkeypatch: p
     text, entry, sizes = zoo.SHIPPED["bert"]
     seen: list[ir.Node] = []
     expanded = kernels.expanded
-    monkeypatch.setattr(kernels, "expanded", lambda one: seen.append(one) or expanded(one))
+
+    def noted(one: Node) -> Node:
+        seen.append(one)
+        return expanded(one)
+
+    monkeypatch.setattr(kernels, "expanded", noted)
     for layers in (2, 5):
         graph = compile_graph(text, entry=entry, settings={**sizes, "layers": layers}).graph
         seen.clear()

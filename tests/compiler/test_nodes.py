@@ -38,9 +38,9 @@ def test_a_long_chain_needs_no_recursion() -> None:
 
 def test_axes_are_equal_if_name_size_owner_and_tag_are() -> None:
     length, batch = Length("seq"), Axis("batch", Length("batch"))
-    every = [Axis(*one) for one in product(("a", "b"), (3, 4, length), (None, batch), (0, 1))]
-    other_batch = Axis("batch", Length("batch"))
-    again = [Axis(*one) for one in product(("a", "b"), (3, 4, Length("seq")), (None, other_batch), (0, 1))]
+    other, owner = Length("seq"), Axis("batch", Length("batch"))
+    every = [Axis(a, b, c, d) for a in "ab" for b in (3, 4, length) for c in (None, batch) for d in (0, 1)]
+    again = [Axis(a, b, c, d) for a in "ab" for b in (3, 4, other) for c in (None, owner) for d in (0, 1)]
     for (i, one), (j, other) in product(enumerate(every), enumerate(again)):
         assert (one == other) == (i == j)
         assert (hash(one) == hash(other)) or i != j
