@@ -212,7 +212,7 @@ def _go_on(out: Path, stored: Path, module: Module, model: str) -> None:
 def origin_of(found: ModelFolder) -> Origin:
     """Where the weights came from, and go back to."""
     chosen = found.module.entries[found.entry or MODEL]
-    config = decided(found, Config(found.module, found.config), chosen)
-    stored, table, _, _ = weights_in(found, lowered(found.module, config, chosen), config, True)
+    config, graph = decided(found, Config(found.module, found.config), chosen)
+    stored, table, _, _ = weights_in(found, graph, config, True)
     weights = assemble(stored, table)
     return Origin(found, stored, table, lambda: weights)
