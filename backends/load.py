@@ -265,7 +265,7 @@ def weights_in(
 
 
 def decided(found: ModelFolder, config: Config, entry: Entry) -> tuple[Config, Graph]:
-    """The config after what the file itself decides, and the formula graph: weights of which it has two are not tied."""
+    """The config after what the file itself decides (weights of which it holds two are not tied), and its formulas."""
     graph = lowered(found.module, config, entry)
     rows = checkpoint_rows(found.module, graph.name, graph, config)
     deciding = {one.name: row.decides for row in rows.rows for one in row.weights if row.decides}
