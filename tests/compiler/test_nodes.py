@@ -41,9 +41,9 @@ def test_axes_are_equal_if_name_size_owner_and_tag_are() -> None:
     other, owner = Length("seq"), Axis("batch", Length("batch"))
     every = [Axis(a, b, c, d) for a in "ab" for b in (3, 4, length) for c in (None, batch) for d in (0, 1)]
     again = [Axis(a, b, c, d) for a in "ab" for b in (3, 4, other) for c in (None, owner) for d in (0, 1)]
-    for (i, one), (j, other) in product(enumerate(every), enumerate(again)):
-        assert (one == other) == (i == j)
-        assert (hash(one) == hash(other)) or i != j
+    for (i, one), (j, two) in product(enumerate(every), enumerate(again)):
+        assert (one == two) == (i == j)
+        assert hash(one) == hash(two) or i != j
     assert every[0] != "a"
 
 
