@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,8 @@ def _is_encoder(module: Module | None) -> bool:
     return module is not None
 
 
-def model_types() -> dict[str, str]:
+@cache
+def model_types() -> Mapping[str, str]:
     """model_type → shipped spec, by the specs' first lines."""
     found: dict[str, str] = {}
     for name in shipped():

@@ -194,8 +194,8 @@ def load(
     found = read_model_folder(folder, spec, entry)
     config = Config(found.module, found.config)
     chosen = lower.choose_entry(found.module, found.entry)
-    config = decided(found, config, chosen)
-    stored, table, graph, left_out = weights_in(found, lowered(found.module, config, chosen), config, strict)
+    config, graph = decided(found, config, chosen)
+    stored, table, graph, left_out = weights_in(found, graph, config, strict)
     weights = _checked(lambda: assemble(stored, table, strict), found.path, "")
     graph = wanted(graph, results, rows)
     every = [out.name for out in graph.outputs]
@@ -264,16 +264,19 @@ def weights_in(
     return stored, table, graph, told
 
 
-def decided(found: ModelFolder, config: Config, entry: Entry) -> Config:
-    """The config after what the file itself decides: weights of which it holds two are not tied."""
+def decided(found: ModelFolder, config: Config, entry: Entry) -> tuple[Config, Graph]:
+    """The config after what the file itself decides (weights of which it holds two are not tied), and its formulas."""
     graph = lowered(found.module, config, entry)
     rows = checkpoint_rows(found.module, graph.name, graph, config)
     deciding = {one.name: row.decides for row in rows.rows for one in row.weights if row.decides}
     if not deciding:
-        return config
+        return config, graph
     stored = _checked(lambda: read_stored(found.path), found.path, "")
     untied = {deciding[weight] for weight in several(stored, checkpoint_table(rows)) if weight in deciding}
-    return Config(found.module, found.config, dict.fromkeys(untied, False)) if untied else config
+    if not untied:
+        return config, graph
+    config = Config(found.module, found.config, dict.fromkeys(untied, False))
+    return config, lowered(found.module, config, entry)
 
 
 def _checked(read: Callable[[], Any], path: Path, advice: str) -> Any:

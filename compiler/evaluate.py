@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from ..grammar.diagnostics import InternalError
 from . import draws, ops
-from .ir import Axis, Length, Node, drawing_order, union, walk
+from .ir import Axis, Length, Node, drawing_order, union
 from .reducing import REDUCE, bounded, settled
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -52,17 +53,36 @@ class Evaluator:
         self.lengths = lengths or Lengths()
         self.seed, self.training = seed, training
         self._memo: dict[int, dict[Node, Any]] = {0: {}}
+        self._cores: dict[Node, Node] = {}
         self._steps: dict[int, tuple[int, list[list[Array]]]] = {}
         self._slots: dict[int, list[tuple[Axis, ...]]] = {}
 
     def __call__(self, root: Node) -> Array:
         """The value of a node, dimensions in the order of its axes."""
-        for one in walk([root], enter=lambda n: n not in self._store(n)):
-            store = self._store(one)
-            if one not in store:
-                with np.errstate(all="ignore"):
-                    store[one] = self._evaluate(one)
-        return self._store(root)[root]  # type: ignore[no-any-return]
+        with np.errstate(all="ignore"):
+            return self._value(root)
+
+    def _value(self, root: Node) -> Array:
+        memo, stack = self._memo, [root]
+        while stack:
+            one = stack[-1]
+            if one not in memo[one.home]:
+                missing = [arg for arg in one.args if arg not in memo[arg.home]]
+                if missing:
+                    stack += reversed(missing)
+                    continue
+                memo[one.home][one] = self._evaluate(one)
+            stack.pop()
+        return memo[root.home][root]  # type: ignore[no-any-return]
+
+    def core(self, one: Node) -> Node:
+        """A kernel node as core operations, the same in every step of a loop."""
+        found = self._cores.get(one)
+        if found is None:
+            from .kernels import expanded
+
+            found = self._cores[one] = expanded(one)
+        return found
 
     def extent(self, axis: Axis) -> int:
         """The number of stored entries along an axis."""
@@ -74,14 +94,15 @@ class Evaluator:
             raise InternalError(f"no size is known for the length {axis.size.name}")
         return self.lengths.size[axis.size.name]
 
-    def _store(self, one: Node) -> dict[Node, Any]:
-        return self._memo[max(one.free, default=0)]
+    def _args(self, one: Node) -> list[Any]:
+        """The values of what a node takes, which exist by now."""
+        return [self._memo[arg.home][arg] for arg in one.args]
 
     def _evaluate(self, one: Node) -> Any:
         method = getattr(self, f"_{one.op}", None)
         if method is None:
             raise InternalError(f"the evaluator does not know the operation {one.op}")
-        return method(one, [self._store(arg)[arg] for arg in one.args])
+        return method(one, self._args(one))
 
     # ------------------------------------------------------------------------------------------------ leaves
 
@@ -255,7 +276,7 @@ class Evaluator:
         for key, number, arg in zip(one["keys"], args[1:], one.args[1:], strict=True):
             number = np.broadcast_to(align(number, arg.axes, full), shape)
             there = there & (number >= 0) & (number < self._bound(key, full))
-            places[key] = np.where(there, np.nan_to_num(number), 0).astype(int)
+            places[key] = np.where(there, number, 0).astype(int)
         for axis in (a for a in one.axes if a not in places):
             places[axis] = align(np.arange(self.extent(axis)), (axis,), full)
         value = np.where(there, align(args[0], one.args[0].axes, full), 0.0)
@@ -327,12 +348,13 @@ class Evaluator:
         where: list[Array] = []
         for key, (index, axes) in zip(keys, indices, strict=True):
             number = align(index, axes, at)
-            bad = bad | ~((number >= 0) & (number < self._bound(key, at)))
-            where.append(np.clip(np.nan_to_num(number), 0, max(self.extent(key) - 1, 0)).astype(int))
+            inside = (number >= 0) & (number < self._bound(key, at))
+            bad = bad | ~inside
+            where.append(np.where(inside, number, 0).astype(int))
         where += [align(np.arange(self.extent(a)), (a,), at) for a in shared]
-        found = value[tuple(np.broadcast_arrays(*where))] if value.size else self._nothing(at, rest)
-        bad = np.broadcast_to(bad, found.shape[: len(at)])
+        found = value[tuple(where)] if value.size else self._nothing(at, rest)
         if bad.any():
+            bad = np.broadcast_to(bad, found.shape[: len(at)])
             found = np.where(bad.reshape(bad.shape + (1,) * len(rest)), np.nan, found)
         return align(found, (*at, *rest), target)
 
@@ -439,11 +461,15 @@ class Evaluator:
 
 def align(value: Array, axes: Sequence[Axis], target: Sequence[Axis]) -> Array:
     """The array with one dimension per target axis, in that order; size 1 where it lacks the axis."""
-    value = np.asarray(value)
     axes, target = tuple(axes), tuple(target)
     if axes == target:
-        return value
-    order = [axis for axis in target if axis in axes]
-    moved = value.transpose([axes.index(axis) for axis in order])
-    sizes = iter(moved.shape)
-    return moved.reshape([next(sizes) if axis in axes else 1 for axis in target])
+        return np.asarray(value)
+    order, places = _aligning(axes, target)
+    return np.asarray(value).transpose(order)[places]
+
+
+@lru_cache(maxsize=4096)
+def _aligning(axes: tuple[Axis, ...], target: tuple[Axis, ...]) -> tuple[tuple[int, ...], tuple[slice | None, ...]]:
+    """The order of dimensions that the target asks for, and where it has others."""
+    order = tuple(axes.index(axis) for axis in target if axis in axes)
+    return order, tuple(slice(None) if axis in axes else None for axis in target)

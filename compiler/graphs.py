@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ..grammar.diagnostics import Span
@@ -119,7 +120,11 @@ class Graph:
 
     def nodes(self) -> list[Node]:
         """All nodes, arguments first, bodies of loops included."""
-        return list(walk_all(self.roots))
+        return list(self._nodes)
+
+    @cached_property
+    def _nodes(self) -> tuple[Node, ...]:
+        return tuple(walk_all(self.roots))
 
     def rewrite(self, change: Rewrite, origins: dict[Node, Origin] | None = None) -> Graph:
         """The graph after `change` of every node; origins go along (in the given table, or a copy of this graph's)."""

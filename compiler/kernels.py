@@ -63,7 +63,7 @@ class Kernel:
         """The value of a kernel node: that of its core graph."""
         from .evaluate import align
 
-        core = expanded(one)
+        core = evaluator.core(one)
         return align(evaluator(core), core.axes, one.axes)
 
 

@@ -6,9 +6,9 @@ the latest version of a name wins. Config belongs to the compiled spec.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import TypeVar
@@ -70,7 +70,8 @@ class Module:
         return [entry for entry in self.entries.values() if entry.definition.kind in kinds]
 
 
-def shipped() -> dict[str, str]:
+@cache
+def shipped() -> Mapping[str, str]:
     """Names of the shipped specs and of the files of functions (`lib/…`), with their resource paths."""
     root = resources.files("transformula.specs")
     names = {Path(one.name).stem: one.name for one in root.iterdir() if one.name.endswith(".formula")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
@@ -50,6 +50,11 @@ class Axis:
     def __hash__(self) -> int:
         return self._hash  # type: ignore[attr-defined,no-any-return]
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Axis) or self._hash != other._hash:  # type: ignore[attr-defined]
+            return False
+        return (self.name, self.size, self.owner, self.tag) == (other.name, other.size, other.owner, other.tag)
+
     @property
     def ragged(self) -> bool:
         """Whether the size is a length that differs from owner to owner."""
@@ -67,13 +72,14 @@ class Axis:
 class Node:
     """One operation of the graph; make it with the functions below, which intern it."""
 
-    __slots__ = ("__weakref__", "_attrs", "args", "axes", "free", "kind", "op")
+    __slots__ = ("__weakref__", "_attrs", "args", "axes", "free", "home", "kind", "op")
 
     op: str
     args: tuple[Node, ...]
     axes: tuple[Axis, ...]
     kind: str
     free: frozenset[int]
+    home: int  # the innermost loop whose step it depends on; 0: none
     _attrs: dict[str, Any]
 
     def __getitem__(self, name: str) -> Any:
@@ -112,6 +118,7 @@ def node(op: str, args: Iterable[Node] = (), axes: Iterable[Axis] = (), kind: st
     made = object.__new__(Node)
     made.op, made.args, made.axes, made.kind, made._attrs = op, args, axes, kind, attrs
     made.free = _free(op, args, attrs)
+    made.home = max(made.free, default=0)
     _table[key] = made
     return made
 
@@ -132,20 +139,25 @@ def _free(op: str, args: tuple[Node, ...], attrs: dict[str, Any]) -> frozenset[i
 # --------------------------------------------------------------------------------------------------- walking
 
 
-def ordered(roots: Iterable[T], below: Callable[[T], Sequence[T]]) -> Iterator[T]:
+_READY = object()
+
+
+def ordered(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> Iterator[T]:
     """Every node that `below` leads to from the roots, once, after what is below it; without recursion."""
     done: set[T] = set()
-    stack: list[tuple[T, bool]] = [(one, False) for one in reversed(tuple(roots))]
+    opened: list[T] = []
+    stack: list[Any] = list(roots)  # nodes; _READY: all below the one that was opened last is done
+    stack.reverse()
     while stack:
-        one, ready = stack.pop()
-        if one in done:
-            continue
-        if ready:
-            done.add(one)
-            yield one
-        else:
-            stack.append((one, True))
-            stack.extend((arg, False) for arg in reversed(below(one)) if arg not in done)
+        one = stack.pop()
+        if one is _READY:
+            ready = opened.pop()
+            done.add(ready)
+            yield ready
+        elif one not in done:
+            opened.append(one)
+            stack.append(_READY)
+            stack += reversed([arg for arg in below(one) if arg not in done])
 
 
 def walk(roots: Iterable[Node], enter: Callable[[Node], bool] = lambda one: True) -> Iterator[Node]:

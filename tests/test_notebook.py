@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import html.parser
 import os
 import re
@@ -30,11 +31,13 @@ CELL = (ROOT / "examples" / "attention.formula").read_text("utf-8")
 
 @pytest.fixture(scope="module")
 def loaded() -> Iterator[InteractiveShell]:
-    """A shell with the extension."""
+    """A shell with the extension. Each reset looks for garbage: not in all that the tests before have left there."""
+    gc.freeze()
     shell = InteractiveShell.instance()
     shell.run_line_magic("load_ext", "transformula")
     yield shell
     InteractiveShell.clear_instance()
+    gc.unfreeze()
 
 
 @pytest.fixture

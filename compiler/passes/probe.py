@@ -10,11 +10,14 @@ Agreement at hundreds of random points of functions made of exp, erf, tanh, root
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
+from .. import ir
 from ..evaluate import Array, Evaluator, Lengths
 from ..ir import Axis, Length, Node
 from ..rules.algebra import number
@@ -26,6 +29,9 @@ SIZES = {0: 3, 1: 4, 2: 5, 3: 2}
 FEW = 8
 """Entries along each axis where a scalar function is probed: they are all alike."""
 
+REMEMBERED = 1024
+"""Regions of one form, that of every LayerNorm of one width, are probed once in a process."""
+
 
 def meaning(region: Region) -> Found | None:
     """The known meaning of a region as a function of x, a relation, a label and weights, if there is one."""
@@ -34,17 +40,35 @@ def meaning(region: Region) -> Found | None:
     found = list(proposals(region))
     if not found:
         return None
+    place = _decided(*_form(region, [one.node for one in found]))
+    return None if place is None else found[place]
+
+
+def _form(region: Region, proposed: Sequence[Node]) -> tuple[Region, tuple[Node, ...]]:
+    """The region and what it may mean, of inputs that stand for what goes in: all that the probe looks at."""
+    made = {one: ir.input_(f"given {place}", one.axes, one.kind) for place, one in enumerate(region.given)}
+    for one in ir.walk([region.root, *proposed], enter=lambda n: n not in made):
+        if one not in made:
+            made[one] = ir.rebuild(one, tuple(made[arg] for arg in one.args))
+    see, label = (None if one is None else made[one] for one in (region.see, region.label))
+    weights, inside = (tuple(made[one] for one in some) for some in (region.weights, region.inside))
+    return Region(made[region.root], made[region.x], see, label, weights, inside), tuple(made[one] for one in proposed)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _decided(region: Region, proposed: tuple[Node, ...]) -> int | None:
+    """The place of the first proposal that is what the region is."""
     seeds = _seeds(region, most=FEW if reduced(region) is None else None)
     wanted: list[Array | None] = []  # computed when a proposal gets that far: most wrong ones fail the first draw
-    for proposal in found:
+    for which, one in enumerate(proposed):
         for place, seed in enumerate(seeds):
             if place == len(wanted):
                 wanted.append(_value(region.root, seed))
-            if not _equal(wanted[place], _value(proposal.node, seed), proposal.node.axes, region.root.axes):
+            if not _equal(wanted[place], _value(one, seed), one.axes, region.root.axes):
                 break
         else:
             if any(value is not None and np.isfinite(value).any() for value in wanted):
-                return proposal
+                return which
     return None
 
 
@@ -119,10 +143,8 @@ class _Seeded(Evaluator):
 
     def __init__(self, values: Mapping[Node, Array], lengths: Lengths) -> None:
         super().__init__({}, lambda name, axes: np.zeros(0), lengths)
-        self._given = dict(values)
-
-    def _store(self, one: Node) -> dict[Node, Array]:
-        return self._given
+        given = dict(values)
+        self._memo = defaultdict(lambda: given)  # in whatever step of a loop
 
 
 def _value(root: Node, seed: tuple[dict[Node, Array], Lengths]) -> Array | None:

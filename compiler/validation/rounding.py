@@ -50,12 +50,11 @@ class Noisy(Evaluator):
         """Whether whole numbers were made of whole numbers: places, labels and counts err nowhere."""
         if one.op == "input" and one["name"] in self.inputs:
             return self.inputs[one["name"]].dtype.kind != "f"
-        return bool(one.args) and all(_whole(part) for part in (value, *(self._store(arg)[arg] for arg in one.args)))
+        return bool(one.args) and all(_whole(part) for part in (value, *self._args(one)))
 
 
 def _whole(value: Array) -> bool:
-    with np.errstate(invalid="ignore"):
-        return bool(np.all((value == np.round(value)) | np.isnan(value))) if value.dtype.kind == "f" else True
+    return bool(np.all((value == np.round(value)) | np.isnan(value))) if value.dtype.kind == "f" else True
 
 
 def rounds(one: Node) -> bool:

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from tests.compiler import zoo
 from tests.compiler.spec_tools import Array, close, rng
-from transformula.compiler import ir, ops
+from transformula.compiler import ir, kernels, ops
+from transformula.compiler.driver import compile_graph
 from transformula.compiler.evaluate import Evaluator, Lengths, align
 from transformula.compiler.ir import Axis, Length, Node
 
@@ -267,3 +269,21 @@ def test_a_long_chain_is_no_recursion() -> None:
     for _ in range(5000):
         node = ir.apply("+", node, X)
     close(run(node, x=np.ones((3, 4))), np.full((3, 4), 5000.0))
+
+
+def test_a_kernel_is_expanded_once_however_many_steps_evaluate_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, entry, sizes = zoo.SHIPPED["bert"]
+    seen: list[ir.Node] = []
+    expanded = kernels.expanded
+
+    def noted(one: Node) -> Node:
+        seen.append(one)
+        return expanded(one)
+
+    monkeypatch.setattr(kernels, "expanded", noted)
+    for layers in (2, 5):
+        graph = compile_graph(text, entry=entry, settings={**sizes, "layers": layers}).graph
+        seen.clear()
+        zoo.reference_results(graph, zoo.inputs("bert"))
+        assert any(one["name"] == "attention" for one in seen)
+        assert len(seen) == len(set(seen))

@@ -11,7 +11,10 @@ import pytest
 
 from tests.compiler import zoo
 from transformula.compiler import kernels
+from transformula.compiler.driver import compile_graph
 from transformula.compiler.ir import Node, walk_all
+from transformula.compiler.modules import read_source
+from transformula.compiler.passes import probe
 
 POINT = """spec t
 from functions import sigmoid, gelu, gelu_tanh
@@ -322,3 +325,35 @@ def test_the_literal_softmax_is_the_stable_one(values: list[float]) -> None:
         text = point("log(p)", "p = exp(x) / sum[d](exp(x))").replace("d = 5", "d = 3")
         logs = zoo.model(zoo.whole(text), dtype)(x=x[None, None])["y"][0, 0]
         np.testing.assert_allclose(logs, x - x.max() - np.log(np.exp(x - x.max()).sum()), rtol=1e-6)
+
+
+# --- what is known of a form ---------------------------------------------------------------------------------
+
+
+def told(text: str) -> tuple[Counter[str], list[str]]:
+    made = compile_graph(text)
+    found = Counter(str(one["name"]) for one in walk_all(made.graph.roots) if one.op == "kernel")
+    return found, [str(line) for line in made.ledger.lines]
+
+
+@pytest.mark.parametrize("name", ["norms", "meanings", "shares", "cls", "kinds", "similarities"])
+def test_what_was_probed_before_changes_no_verdict(name: str) -> None:
+    text = zoo.ZOO.get(name) or read_source(zoo.SHIPPED[name][0]).text
+    probe._decided.cache_clear()
+    first = told(text)
+    known = probe._decided.cache_info()
+    assert told(text) == first
+    again = probe._decided.cache_info()
+    assert again.misses == known.misses, "a form that is known was probed again"
+    assert again.hits > known.hits
+
+
+def test_forms_that_differ_in_a_number_a_size_or_an_axis_are_probed_each() -> None:
+    text = zoo.ZOO["norms"]
+    told(text)
+    for old, new in (("1e-5", "1e-4"), ("d = 12", "d = 15"), ("layer_norm[d]", "layer_norm[seq]")):
+        known = probe._decided.cache_info().misses
+        other = text.replace(old, new)
+        assert other != text
+        compile_graph(other.replace("layer_norm[seq](u + r, γ, β, 1e-5)", "layer_norm[seq](u + r, ε = 1e-5)"))
+        assert probe._decided.cache_info().misses > known

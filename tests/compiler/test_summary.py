@@ -41,7 +41,7 @@ def amounts(found: cost.Costs) -> Amount:
 
 @pytest.mark.parametrize(("spec", "entry"), TREES)
 def test_the_tree_adds_up_to_the_costs(spec: str, entry: str | None) -> None:
-    compiled = compile_graph(spec, entry=entry)
+    compiled = zoo.shipped(spec, entry)
     sizes = Sizes(3, 17, 0.6)
     made = summarise(compiled, sizes)
     for graph, whole, top in (

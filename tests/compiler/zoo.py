@@ -18,7 +18,7 @@ from transformula.backends.program import compile as compile
 from transformula.backends.sentence import Sentence, Step
 from transformula.compiler import pipeline
 from transformula.compiler import reference as reference
-from transformula.compiler.driver import load_module
+from transformula.compiler.driver import Compiled, compile_graph, load_module
 from transformula.compiler.ir import Graph
 
 SIZES = """
@@ -514,6 +514,12 @@ def whole(name: str) -> Program:
     return compile(ZOO.get(name, name))
 
 
+@cache
+def shipped(spec: str, entry: str | None = None) -> Compiled:
+    """A model of a shipped spec as it stands there, compiled once; who has it changes nothing of it."""
+    return compile_graph(spec, entry=entry)
+
+
 def program(name: str, **passes: Any) -> Program:
     """The same by chosen passes."""
     made = whole(name).compiled
@@ -528,6 +534,7 @@ def module(source: str) -> dict[str, Any]:
     return made.__dict__
 
 
+@cache
 def compile_source(source: str) -> types.CodeType:
     """The code of a generated module."""
     import builtins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ class Several:
     begun: Begun
     objective: Entry
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The models."""
         return parts_of(self.begun.module, self.begun.config, self.objective)
@@ -212,7 +212,7 @@ def _go_on(out: Path, stored: Path, module: Module, model: str) -> None:
 def origin_of(found: ModelFolder) -> Origin:
     """Where the weights came from, and go back to."""
     chosen = found.module.entries[found.entry or MODEL]
-    config = decided(found, Config(found.module, found.config), chosen)
-    stored, table, _, _ = weights_in(found, lowered(found.module, config, chosen), config, True)
+    config, graph = decided(found, Config(found.module, found.config), chosen)
+    stored, table, _, _ = weights_in(found, graph, config, True)
     weights = assemble(stored, table)
     return Origin(found, stored, table, lambda: weights)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
+from tests.compiler import zoo
 from transformula.backends.draw import picture
 from transformula.backends.draw.figures import figures, total
 from transformula.backends.draw.folding import fold
 from transformula.backends.draw.picture import Box, Cluster, Picture
 from transformula.compiler.cost import costs
-from transformula.compiler.driver import Compiled, compile_graph
+from transformula.compiler.driver import compile_graph
 from transformula.compiler.sizes import USUAL, Sizes
 
 SPECS = sorted(path.stem for path in (Path(__file__).resolve().parents[3] / "specs").glob("*.formula"))
@@ -56,14 +56,9 @@ model M(z[d]) → [d] = layer[0](x[layers])
 """
 
 
-@lru_cache
-def compiled(spec: str, entry: str | None = None) -> Compiled:
-    return compile_graph(spec, entry=entry)
-
-
 @pytest.mark.parametrize(("spec", "entry"), [*((spec, None) for spec in SPECS), *MORE])
 def test_figures_add_up_to_the_costs_of_the_graph(spec: str, entry: str | None) -> None:
-    made = compiled(spec, entry)
+    made = zoo.shipped(spec, entry)
     for graph in (made.formula, made.graph):
         for sizes in (USUAL, Sizes(batch=3, length=17)):
             wanted, found = costs(graph, sizes), figures(fold(graph, made.module), sizes)
@@ -78,8 +73,8 @@ def test_figures_add_up_to_the_costs_of_the_graph(spec: str, entry: str | None) 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 9])
 def test_clusters_have_the_sum_of_what_is_in_them(depth: int) -> None:
-    made = picture(compiled("bert"), depth=depth)
-    wanted = costs(compiled("bert").formula)
+    made = picture(zoo.shipped("bert"), depth=depth)
+    wanted = costs(zoo.shipped("bert").formula)
     assert made.top.figures is not None
     assert (made.top.figures.parameters, made.top.figures.flops) == (109_482_240, wanted.total.flops)
 
@@ -90,7 +85,7 @@ def parts(made: Picture) -> dict[str, Box | Cluster]:
 
 
 def test_a_layer_of_a_stack_has_the_parameters_of_all_layers() -> None:
-    found = parts(picture(compiled("bert"), depth=1))["b:for 1"].figures
+    found = parts(picture(zoo.shipped("bert"), depth=1))["b:for 1"].figures
     assert found is not None
     assert found.parameters == 12 * (4 * (768 * 768 + 768) + 2 * 768 * 3072 + 3072 + 768 + 4 * 768)
 
@@ -103,7 +98,7 @@ def test_parameters_of_a_stack_count_where_each_layer_is_chosen_first() -> None:
 
 
 def test_no_figures_unless_asked_for() -> None:
-    made = picture(compiled("bert"), sizes=None)
+    made = picture(zoo.shipped("bert"), sizes=None)
     assert made.top.figures is None
 
 
@@ -116,8 +111,8 @@ def told(made: Picture) -> set[str]:
 
 @pytest.mark.parametrize("depth", [0, 9])
 def test_one_layer_for_all_steps_is_told(depth: int) -> None:
-    assert parts(picture(compiled("albert"), depth=depth))["b:for 1"].shared == ("one set of weights",)
-    assert told(picture(compiled("bert"), depth=depth)) == set()
+    assert parts(picture(zoo.shipped("albert"), depth=depth))["b:for 1"].shared == ("one set of weights",)
+    assert told(picture(zoo.shipped("bert"), depth=depth)) == set()
 
 
 def test_groups_of_layers_are_told() -> None:
@@ -128,19 +123,19 @@ def test_groups_of_layers_are_told() -> None:
 @pytest.mark.parametrize("depth", [0, 9])
 @pytest.mark.parametrize(("spec", "entry"), [("bert", "BertForMaskedLM"), ("roberta", "BertForMaskedLM")])
 def test_tied_embeddings_are_told_at_both_ends(spec: str, entry: str, depth: int) -> None:
-    assert told(picture(compiled(spec, entry), depth=depth)) == {
+    assert told(picture(zoo.shipped(spec, entry), depth=depth)) == {
         "E also in lm_head",
         "bert.embed.E also in words",
     }
 
 
 def test_several_readers_of_one_weight_are_told_together() -> None:
-    found = told(picture(compiled("t5", "T5ForConditionalGeneration"), depth=0))
+    found = told(picture(zoo.shipped("t5", "T5ForConditionalGeneration"), depth=0))
     assert found == {"E also in heard, lm_head", "E also in words, lm_head", "t5.encoder.E also in heard, words"}
 
 
 def test_texts_of_one_example_share_their_encoder() -> None:
-    assert told(picture(compiled("sbert", "classification"))) == {"the same for each side"}
+    assert told(picture(zoo.shipped("sbert", "classification"))) == {"the same for each side"}
 
 
 @pytest.mark.parametrize("depth", [0, 9])
@@ -155,5 +150,5 @@ def test_calls_of_one_instance_are_drawn_apart(depth: int) -> None:
 
 
 def test_a_tie_leaves_every_node_its_place() -> None:
-    clusters = {one.name for one in picture(compiled("electra", "joint")).top.clusters()}
+    clusters = {one.name for one in picture(zoo.shipped("electra", "joint")).top.clusters()}
     assert {"generator", "discriminator", "bert", "lm_head", "embed", "layer[l]", "attn"} <= clusters

@@ -7,6 +7,7 @@ import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformula.backends.draw import dot, mermaid, svg
-from transformula.backends.draw.folding import fold
+from transformula.backends.draw.folding import Folded, fold
 from transformula.backends.draw.large import BOXES
 from transformula.backends.draw.layout import lay_out
 from transformula.backends.draw.look import Look
@@ -33,11 +34,16 @@ TEXT = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=6)), max_siz
 LONG = st.one_of(TEXT, TEXT.map(lambda text: (text or "x") * 400))
 
 
+@cache
+def folded() -> Folded:
+    """The blocks of a small model, whose texts pictures replace."""
+    compiled = compile_graph(SMALL, until="formula")
+    return fold(compiled.formula, compiled.module)
+
+
 @st.composite
 def pictures(draw: st.DrawFn) -> Picture:
     """Three boxes in a cluster, and two outside, with texts of all kinds."""
-    compiled = compile_graph(SMALL, until="formula")
-    folded = fold(compiled.formula, compiled.module)
     kinds = ("input", "equation", "block", "state", "output")
     boxes: list[Box | Cluster] = [
         Box(f"{i}{draw(TEXT)}", kind, draw(LONG), draw(LONG), (draw(TEXT),), (draw(LONG),), shared=(draw(TEXT),))
@@ -49,7 +55,7 @@ def pictures(draw: st.DrawFn) -> Picture:
     edges = tuple(
         Edge(a, b, (draw(TEXT), draw(TEXT)), draw(TEXT), draw(TEXT)) for a, b in pairwise(idents)
     )
-    return Picture(draw(LONG), top, edges, folded, notes=(draw(TEXT),))
+    return Picture(draw(LONG), top, edges, folded(), notes=(draw(TEXT),))
 
 
 @settings(max_examples=60, deadline=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path as File
 
 import graphlay
@@ -11,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.compiler import zoo
 from transformula.backends.draw import picture
 from transformula.backends.draw.layout import Frame, Layout, Path, head, lay_out
 from transformula.backends.draw.measure import cut, lines, width, wrap
 from transformula.backends.draw.picture import Box, Cluster, Picture
 from transformula.backends.draw.svg import bends, handles
-from transformula.compiler.driver import Compiled, compile_graph
 
 SPECS = sorted(path.stem for path in (File(__file__).resolve().parents[3] / "specs").glob("*.formula"))
 MORE = [
@@ -36,21 +35,19 @@ DEPTHS = (0, 1, 2, None)
 
 Floats = NDArray[np.float64]
 Point = tuple[float, float]
-
-
-@lru_cache
-def compiled(spec: str, entry: str | None) -> Compiled:
-    return compile_graph(spec, entry=entry)
+T = np.arange(1, 17)[:, None] / 16
+SHARES = np.hstack([(1 - T) ** 3, 3 * T * (1 - T) ** 2, 3 * T * T * (1 - T), T**3])
+"""How much each of the four points of a bend counts, at 16 places along it."""
 
 
 def pictures(spec: str, entry: str | None) -> Iterator[tuple[Picture, Layout]]:
     """A model at several depths and stages, in both directions."""
     for stage in ("formula", "final"):
         for depth in DEPTHS:
-            made = picture(compiled(spec, entry), stage, depth)
+            made = picture(zoo.shipped(spec, entry), stage, depth)
             for right in (False, True):
                 yield made, lay_out(made, right)
-    made = picture(compiled(spec, entry), full=True)
+    made = picture(zoo.shipped(spec, entry), full=True)
     yield made, lay_out(made)
 
 
@@ -67,28 +64,18 @@ def touching(frames: Floats, others: Floats, room: float) -> list[tuple[int, int
     return [(int(i), int(j)) for i, j in np.argwhere(~apart)]
 
 
-def points(path: Path, right: bool) -> list[Point]:
+def points(path: Path, right: bool) -> Floats:
     """An edge as many points, its bends sampled as the SVG draws them."""
-    found = [path.pieces[0][0]]
+    found = [np.array([path.pieces[0][0]])]
     for start, end in bends(path):
         one, other = handles(start, end, right)
-        for step in range(1, 17):
-            t = step / 16
-            shares = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
-            four = (start, one, other, end)
-            found.append(
-                (
-                    sum(share * p[0] for share, p in zip(shares, four, strict=True)),
-                    sum(share * p[1] for share, p in zip(shares, four, strict=True)),
-                )
-            )
-    return found
+        found.append(SHARES @ np.array([start, one, other, end]))
+    return np.concatenate(found)
 
 
 def hits(frames: Floats, layout: Layout) -> list[int]:
     """The frames that an edge runs through (more than on their border)."""
-    rows = [one for path in layout.paths for one in points(path, layout.right)]
-    at = np.array(rows).reshape(-1, 2)
+    at = np.concatenate([np.zeros((0, 2)), *(points(path, layout.right) for path in layout.paths)])
     x, y = at[:, 0][:, None], at[:, 1][:, None]
     inside = (x > frames[:, 0] + 1) & (x < frames[:, 2] - 1) & (y > frames[:, 1] + 1) & (y < frames[:, 3] - 1)
     return sorted({int(i) for i in np.argwhere(inside)[:, 1]})
@@ -181,7 +168,7 @@ def _follow(
     while stack:
         spot, row = stack.pop()
         for path in by_start.get(spot, ()):
-            drawn = points(path, layout.right)
+            drawn: list[Point] = [(x, y) for x, y in points(path, layout.right).tolist()]
             drawn = drawn[::-1] if path.back else drawn
             x, y = drawn[-1]
             more = [*row, *drawn]
@@ -234,7 +221,7 @@ def _request(graph: graphlay.Graph) -> str:
 )
 def test_another_program_finds_no_fault(spec: str, entry: str | None) -> None:
     for depth in DEPTHS:
-        made = picture(compiled(spec, entry), depth=depth)
+        made = picture(zoo.shipped(spec, entry), depth=depth)
         for right in (False, True):
             found = judged(made, lay_out(made, right))
             assert (found["node_overlaps"], found["node_edge_hits"]) == (0, 0)
@@ -246,7 +233,7 @@ def test_edges_cross_about_as_rarely_as_another_program_draws_them() -> None:
     ours = theirs = 0.0
     for spec, entry in ALL:
         for depth in (1, None):
-            made = picture(compiled(spec, entry), depth=depth)
+            made = picture(zoo.shipped(spec, entry), depth=depth)
             layout = lay_out(made)
             ours += judged(made, layout)["crossings"]
             theirs += graphlay.layout(asked(made, layout)[0], options={"direction": "topbottom"}).metrics()["crossings"]
