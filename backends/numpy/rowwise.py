@@ -3,6 +3,8 @@
 Copied into generated modules like kernels.py, under the same conventions.
 """
 
+import math
+
 import numpy as np
 
 from .kernels import BLOCK, BoolArray, FloatArray, in_blocks, in_row_blocks, mean_square, scratch, statistics_type
@@ -49,7 +51,7 @@ def log_sum_exp(x: FloatArray, see: BoolArray | None = None, less: FloatArray | 
     one block of rows at a time.
     """
     width, kind = x.shape[-1], statistics_type(x)
-    rows = x.reshape(-1, width)
+    rows = x.reshape(math.prod(x.shape[:-1]), width)
     seen = None if see is None else np.broadcast_to(see, x.shape).reshape(rows.shape)
     total = np.zeros((len(rows), 1), kind)
     if less is not None:

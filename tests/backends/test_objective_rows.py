@@ -28,6 +28,7 @@ BART = {
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mlm": ("bert", "mlm", PLAIN),
     "llama": ("llama", "causal_lm", LLAMA),
+    "answering": ("bert", "answering", PLAIN),
     "deberta": ("deberta", "mlm", {**PLAIN, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}),
     "t5": ("t5", "seq2seq", SEQ2SEQ),
     "bart": ("bart", "denoising", BART),
@@ -74,6 +75,9 @@ def batch(name: str, width: int = 6, left: bool = False) -> dict[str, Any]:
         before = np.concatenate([np.zeros((4, 1), int), np.where(seen == 1, labels, 0)[:, :-1]], axis=1)
         labels = np.where(seen == 1, labels, -100)
         return {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": before, "labels": labels}
+    if name == "answering":
+        first, last = np.array([1, 0, 2, 0]), np.array([4, 0, 3, 0])  # from an example's first token on
+        return {"input_ids": ids, "attention_mask": mask, "start_positions": first, "end_positions": last}
     return {"input_ids": ids, "attention_mask": mask, "labels": np.where((mask == 1) & (ids % 2 == 0), ids, -100)}
 
 
@@ -172,6 +176,29 @@ def test_padding_is_nothing(name: str) -> None:
             np.testing.assert_allclose(found[key], value, rtol=1e-9, atol=1e-13, err_msg=key)
         for key, value in stored.items():
             np.testing.assert_allclose(again[key], value, rtol=1e-9, atol=1e-13, err_msg=key)
+
+
+@pytest.mark.parametrize("texts", [3, 0])
+@pytest.mark.parametrize("name", ["mlm", "answering", "llama", "siamese"])
+def test_over_nothing_a_loss_is_nothing(name: str, texts: int) -> None:
+    """Texts without a token, and no text at all: 0, and gradients of 0."""
+    mask = np.zeros((texts, 2, 4) if name == "siamese" else (texts, 4), int)
+    given = {"input_ids": np.ones_like(mask), "attention_mask": mask}
+    match name:
+        case "siamese":
+            given["labels"] = np.zeros(texts)
+        case "answering":
+            given |= {"start_positions": np.zeros(texts, int), "end_positions": np.zeros(texts, int)}
+        case _:
+            given["labels"] = np.zeros_like(mask)
+    made = program(name, "torch")
+    module = torch_module(made, random_weights(made))
+    _, model = numpy_module(name)
+    loss, stored = model.loss_and_gradients(**given)
+    found = module(**tensors(given))["loss"]
+    assert float(found.detach()) == float(model(**given)["loss"]) == loss == 0
+    assert not any(one.any() for one in stored.values())
+    assert not found.requires_grad or not any(one.any() for one in gradients(made, module, given).values())
 
 
 @pytest.mark.parametrize("name", ["mlm", pytest.param("siamese", marks=pytest.mark.slow)])
