@@ -117,14 +117,14 @@ def by_runs(
 
     With `queries`, the first `asked` of `rows` have that many rows of each example.
     """
-    sides = []  # cut at once: a slice of each run would have a gradient of all rows
+    sides: list[list[Tensor | None]] = []  # cut at once: a slice of each run would have a gradient of all rows
     for number, x in enumerate(rows):
-        many = [length if queries is None or number >= asked else queries for _, _, length in runs]
-        parts = [None] * len(runs) if x is None else x.split([n * m for (_, n, _), m in zip(runs, many, strict=True)])
-        sides.append([
-            None if part is None else part.reshape(n, m, *part.shape[1:])
-            for part, (_, n, _), m in zip(parts, runs, many, strict=True)
-        ])  # fmt: skip
+        shapes = [(n, length if queries is None or number >= asked else queries) for _, n, length in runs]
+        if x is None:
+            sides.append([None] * len(runs))
+            continue
+        parts = torch.split(x, [n * many for n, many in shapes])
+        sides.append([part.reshape(*shape, *x.shape[1:]) for part, shape in zip(parts, shapes, strict=True)])
     made = [step(*parts) for parts in zip(*sides, strict=True)]
     return made[0] if len(made) == 1 else torch.cat(made)
 
