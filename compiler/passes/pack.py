@@ -84,6 +84,7 @@ class Packing:
             if rows is not None:
                 self.of[one] = rows
                 self.tokens[rows].append(one)
+        self.read_by_number = [one for one in self.order if one.op in ("past", "history") and one.args[-1].axes]
         self.opened: dict[Form, bool] = {}
         self.slots: set[tuple[int, int]] = set()  # states that are carried as rows
         self.heavy = self._heavy()
@@ -137,9 +138,11 @@ class Packing:
 
     def _numbered(self, one: Node, slot: int) -> bool:
         """Whether states are read by numbers that differ from token to token."""
-        reads = (part for part in self.order if part.op in ("past", "history") and part["slot"] == slot)
-        mine = (part for part in reads if (part if part.op == "past" else part.args[0])["loop"] == one["loop"])
-        return any(axis.ragged for part in mine for axis in part.args[-1].axes)
+        for part in self.read_by_number:
+            loop = part if part.op == "past" else part.args[0]
+            if (loop["loop"], part["slot"]) == (one["loop"], slot) and any(axis.ragged for axis in part.args[-1].axes):
+                return True
+        return False
 
     def _opens(self, one: Node, rows: Rows) -> bool:
         """Whether the rows of the value are made of the rows of its arguments."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.compiler import zoo
+from tests.compiler.differentiation.slopes import evaluated, with_loss, without_stops
+from tests.compiler.spec_tools import weight_values
 from tests.fuzz import oracle
 from tests.fuzz.respell import RULES
 from tests.fuzz.strategies import LOSES, pairs, run, specs
 from transformula.compiler import pipeline
+from transformula.compiler.differentiation import differentiate
 from transformula.compiler.driver import compile_graph
+from transformula.compiler.ledger import Ledger
+from transformula.compiler.passes import pack
+from transformula.compiler.verify import verify
 
 SELDOM = ("squared", "distributed", "turned", "scalar_moved", "reassociated", "mirrored", "mean_as_sum")
 """Rules that few specs have a place for."""
@@ -80,6 +88,47 @@ def test_compiling_again_changes_nothing() -> None:
             oracle.same("compiled twice", zoo.reference_results(twice, given), right, text)
 
     run(specs(), body, 11, 30)
+
+
+def test_rows_of_tokens_change_nothing() -> None:
+    """Whatever is made token by token may be made on rows of tokens: before its meanings are known, and after."""
+    counts: oracle.Counts = Counter()
+
+    def body(text: str) -> None:
+        made = compile_graph(text, until="recognise")
+        given = oracle.inputs(made.formula, oracle.MIXED, counts["specs"])
+        right = oracle.wanted(made.formula, given)
+        counts["specs"] += 1
+        for graph in (made.formula, made.graph) if right is not None else ():
+            packed = pack.run(replace(graph, selects=True), Ledger())
+            verify(packed)
+            counts["packed"] += packed.roots != graph.roots
+            oracle.same("rows of tokens", zoo.reference_results(packed, given), right, text)
+
+    run(specs(), body, 21, 100)
+    assert counts["packed"] >= 80
+
+
+def test_rows_of_tokens_change_no_gradient() -> None:
+    """Of one number made of every entry of every result, hidden ones too."""
+    counts: oracle.Counts = Counter()
+
+    def body(text: str) -> None:
+        made = compile_graph(text, until="recognise")
+        given = oracle.inputs(made.formula, oracle.MIXED, counts["specs"])
+        counts["specs"] += 1
+        if oracle.wanted(made.formula, given) is None:
+            return
+        loss = with_loss(without_stops(made.graph))
+        packed = pack.run(replace(loss, selects=True), Ledger())
+        counts["packed"] += packed.roots != loss.roots
+        values = weight_values(made.formula)
+        right, found = (evaluated(differentiate(graph), values, given) for graph in (loss, packed))
+        for name, value in right.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-8, atol=1e-8 * max(1, np.abs(value).max(initial=0)))
+
+    run(specs(), body, 22, 40)
+    assert counts["packed"] >= 20
 
 
 @pytest.mark.slow

@@ -53,6 +53,8 @@ GPT = ("tests/specs/test_gpt2.py",)
 PROPERTIES = ("tests/backends/test_corruptions.py",)
 CORRUPTING = ("tests/backends/test_corrupting.py",)
 LENGTHS = ("tests/compiler/test_lengths.py",)
+PACKED = ("tests/compiler/test_pack.py", "tests/backends/test_objective_rows.py", "tests/fuzz/test_fuzz.py")
+ATTENDED = ("tests/backends/numpy/test_attending.py", "tests/backends/test_objective_rows.py")
 
 ALGEBRA = (
     Mutant(
@@ -1185,6 +1187,81 @@ SUMMED = (
 
 SLOPES = ("tests/compiler/differentiation/test_slopes.py", "tests/compiler/differentiation/test_rules.py")
 BACK = ("tests/backends/numpy/test_gradients.py",)
+ROWS = (
+    Mutant(
+        "hidden tokens have no rows", "compiler/making.py",
+        "axis=axis, into=into, hidden=True)",
+        "axis=axis, into=into)",
+        "a token that is masked is read at its own place", PACKED,
+    ),
+    Mutant(
+        "rows of a table are those of its reader", "compiler/passes/pack.py",
+        "        return [(arg, rows if demand.inner_rows(one, arg, at) else None) for arg in one.args]",
+        "        return [(arg, rows) for arg in one.args]",
+        "an axis that is picked along is no axis of the rows", PACKED,
+    ),
+    Mutant(
+        "a loop over a length carries rows", "compiler/passes/pack.py",
+        '        if one.args[one["slots"]].axes:\n            return\n',
+        "",
+        "examples that have ended go on", PACKED,
+    ),
+    Mutant(
+        "places of all owners bound a row", "compiler/differentiation/rules.py",
+        "            size = ir.pick(size, {key.owner: at[key.owner]})",
+        "            size = ir.pick(size, {key.owner: ir.const(0)})",
+        "the first example's length for all", ("tests/compiler/differentiation/test_rules.py", *PACKED),
+    ),
+    Mutant(
+        "a batch of other lengths is a view", "backends/numpy/results.py",
+        "    if len(rows) == x.shape[0] * x.shape[1]:",
+        "    if len(rows) >= x.shape[1]:",
+        "rows that are not all there", PACKED,
+    ),
+    Mutant(
+        "rows of a compiled graph are the real ones", "backends/torch/functions.py",
+        "    if not torch.compiler.is_compiling():\n        order =",
+        "    if True:\n        order =",
+        "a graph does not know how many they are", ("tests/backends/torch/test_objective.py", *PACKED),
+    ),
+    Mutant(
+        "runs are of the first length", "backends/torch/tokens.py",
+        "        runs.append((row, counts.count(length), length))",
+        "        runs.append((row, counts.count(length), counts[0]))",
+        "attention beyond an example", PACKED,
+    ),
+    Mutant(
+        "a window is one key short", "backends/torch/tokens.py",
+        "        first = None if before is None else at - before",
+        "        first = None if before is None else at - before + 1",
+        "the first key that is seen", PACKED,
+    ),
+    Mutant(
+        "dropped shares flow back", "backends/numpy/attending.py",
+        "                pairs_of(flow, Q, lot)[...] *= of_pairs(kept, lot)\n",
+        "",
+        "the mask of the forward is forgotten", ATTENDED,
+    ),
+    Mutant(
+        "the first example's relation for all", "backends/numpy/attending.py",
+        "    own: NDArray[Any] = relation[example if len(relation) > 1 else 0]",
+        "    own: NDArray[Any] = relation[0]",
+        "what is added differs from example to example", ATTENDED,
+    ),
+    Mutant(
+        "the slope of scores without their scale", "backends/numpy/attending.py",
+        "            if scale != 1:\n                flow *= scale\n",
+        "",
+        "too steep by the root of the width", ATTENDED,
+    ),
+    Mutant(
+        "what flows to hidden keys", "compiler/kernels.py",
+        '        return ir.where(ir.visible(axis), made, number(0)) if axis.counted else made\n    flow',
+        "        return made\n    flow",
+        "a hidden key's value has a gradient", ("tests/compiler/differentiation/test_rules.py", *ATTENDED),
+    ),
+)
+
 DIFFERENTIATED = (
     Mutant(
         "what has no number passes it on", "compiler/differentiation/rules.py",
@@ -1349,6 +1426,6 @@ TRAINED = (
 
 MUTANTS = (
     *(*ALGEBRA, *RECOGNITION, *ATTENTION, *FUSION, *PUSHED, *NUMPY, *TORCH, *MASKS, *FELT, *DECODED),
-    *(*GENERATED, *CHOSEN, *CORRUPTED, *SUMMED, *DIFFERENTIATED, *TRAINED),
+    *(*GENERATED, *CHOSEN, *CORRUPTED, *SUMMED, *ROWS, *DIFFERENTIATED, *TRAINED),
 )
 """All of them."""
