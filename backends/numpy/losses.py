@@ -45,11 +45,6 @@ class LossWriter(Writer):
         axes = list(axes)
         return super().visible([a for a in dict.fromkeys((*axes, *dims)) if a in axes or a.owner in axes], lead, dims)
 
-    def _condition(self, one: Node, over: Iterable[Axis], lead: str, dims: Dims) -> str:
-        """The mean over nothing is 0, of no examples, too."""
-        found = super()._condition(one, over, lead, dims)
-        return found or ("True" if one["reduction"] == "mean" and any(axis.ragged for axis in over) else "")
-
     def shown_along(self, axis: Axis) -> Value | None:
         if not isinstance(axis.size, Length) or axis.owner is None:
             return None

@@ -290,7 +290,8 @@ class Writer:
         if len(one.args) > 1 and one.args[1] is not const(True):
             value = self.value(one.args[1])
             parts.append(self.fit(value, lead, dims))
-        return " & ".join(parts)
+        of_none = one.get("reduction") == "mean" and any(axis.ragged for axis in over)  # of no examples it is 0
+        return " & ".join(parts) or ("True" if of_none else "")
 
     def _reduce(self, one: Node) -> Value:
         value = self.value(one.args[0])

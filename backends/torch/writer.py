@@ -203,12 +203,6 @@ class TorchWriter(Writer):
             text += self._from_the_first(one["over"][0], left)
         return Value(text, lead, left, wide=wide)
 
-    def _condition(self, one: Node, over: Iterable[Axis], lead: str, dims: Dims) -> str:
-        """The mean over nothing is 0, of no examples, too."""
-        found = super()._condition(one, over, lead, dims)
-        of_examples = one["reduction"] == "mean" and any(axis.ragged for axis in over)
-        return found or ("True" if of_examples else "")
-
     def _from_the_first(self, axis: Axis, dims: Dims) -> str:
         """The text that makes a place in the padded batch one in the example; 0 where no entry is chosen."""
         if not (isinstance(axis.size, Length) and axis.owner is not None):

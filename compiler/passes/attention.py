@@ -101,6 +101,8 @@ def _attention(one: Node, weights: Node, context: Context) -> tuple[str, Node | 
         bias = _bias(found, at.get("see"))
         roles = {"query": query, "key": found.key, "value": value, "see": at.get("see"), "bias": bias}
         attrs |= {"width": found.width, "scale": found.factor.number}
+    if draw is not None and draw.get("counted"):
+        return "the draw of the weights is told the numbers of its steps", None
     if draw is not None:
         own = ir.union(part for role, part in roles.items() if part is not None and role != "value")
         if set(draw.axes) != {a for a in own if a != attrs.get("width")}:

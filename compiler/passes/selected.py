@@ -37,6 +37,7 @@ def _found(graph: Graph) -> Iterator[tuple[Node, Node]]:
             if draw.op != "random" or draw["draw"] != "dropout" or number(branches[1 - place]) != 0:
                 continue
             if context.readers(draw) == 1 and set(condition.axes) <= set(draw.axes):
-                x, rate = draw.args
+                x, *others = draw.args  # the rate, and numbers of rows or steps
                 chosen = (x, ir.const(0)) if place == 0 else (ir.const(0), x)
-                yield one, ir.node("random", (ir.where(condition, *chosen), rate), draw.axes, draw.kind, **draw.attrs)
+                made = (ir.where(condition, *chosen), *others)
+                yield one, ir.node("random", made, draw.axes, draw.kind, **draw.attrs)

@@ -137,11 +137,11 @@ def test_right_gradients_are_not_blamed(spec: str, entry: str) -> None:
 
 
 def test_the_full_proof_has_the_gradients() -> None:
-    made = differentiated("bert", "BertForMaskedLM")
+    made = differentiated("bert", "BertForPreTraining")
     found = prove(made, ["different"])
     assert not found.wrong
-    mine = [one for one in found.measures if one.model == "the gradients of mlm"]
-    assert {DIFFERENTIATE, "recognise again"} <= {one.stage for one in mine} <= {
+    mine = [one for one in found.measures if one.model == "the gradients of pretraining"]
+    assert {DIFFERENTIATE, "simplify again"} <= {one.stage for one in mine} <= {
         DIFFERENTIATE, *(f"{name} again" for name in AGAIN)
     }  # fmt: skip
     without = prove(replace(made, gradients=None), ["different"]).measures

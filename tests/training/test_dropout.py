@@ -24,11 +24,11 @@ Array = Any
 RATE = dict.fromkeys((*RATES, "dropout_rate", "dropout"), 0.3)
 KINDS = (
     *(("bert", "mlm"), ("bert", "pretraining"), ("bert", "choosing"), ("gpt2", "causal_lm"), ("t5", "seq2seq")),
-    *(("sbert", "ranking"), ("electra", "joint"), ("albert", "sop"), ("gpt2", "labelling"), ("bart", "denoising")),
+    *(("sbert", "ranking"), ("electra", "joint"), ("albert", "mlm"), ("gpt2", "labelling"), ("bart", "denoising")),
 )
 STOPPED = {"bart": {"lm_head.c"}}
 """Weights whose gradient the formulas stop."""
-QUICK = (("bert", "mlm"), ("gpt2", "causal_lm"), ("sbert", "ranking"), ("electra", "joint"))
+QUICK = (("bert", "mlm"), ("gpt2", "causal_lm"), ("sbert", "ranking"), ("electra", "joint"), ("albert", "mlm"))
 
 
 @cache
@@ -37,6 +37,7 @@ def program(spec: str, entry: str) -> Program:
     names = compile(spec, "numpy", entry=entry, validate=False).compiled.module.options
     joint = {"d": 16, "head": 4, "ffn": 16, "emb": 6, "layers": 1, "vocab": 20}
     own = joint if entry == "joint" else {**SIZES, "head_dec": 2}
+    own |= {"layers": 5, "inner": 2, "groups": 2} if spec == "albert" else {}  # loops of several steps, one in another
     settings = {name: size for name, size in own.items() if name in names}
     return compile(spec, "numpy", RATE, entry, settings, validate=False, gradients=True)
 
