@@ -56,7 +56,7 @@ def trained(
 def bert() -> None:
     """A BERT that fills in masked tokens."""
     settings = {**SMALL, "ffn": 384}
-    trained("bert", "mlm", story(6000), settings=settings, length=64, steps=300, eval_every=100)
+    trained("bert", "mlm", story(6000), settings=settings, length=64, steps=300, eval_every=100, lr=1e-3)
 
 
 def gpt() -> None:

@@ -29,6 +29,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mlm": ("bert", "mlm", PLAIN),
     "llama": ("llama", "causal_lm", LLAMA),
     "answering": ("bert", "answering", PLAIN),
+    "window": ("mistral", "causal_lm", {**LLAMA, "sliding_window": 2}),
     "deberta": ("deberta", "mlm", {**PLAIN, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}),
     "t5": ("t5", "seq2seq", SEQ2SEQ),
     "bart": ("bart", "denoising", BART),

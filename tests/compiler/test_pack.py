@@ -211,6 +211,21 @@ def test_a_draw_is_made_once() -> None:
     assert len([one for one in made.nodes() if one.op == "random"]) == 1
 
 
+def test_a_table_along_the_length_is_picked_from_whole() -> None:
+    """f(seq)[seq = n] for numbers n of each token: the rows are those of n, and not of the table."""
+    table = ir.apply("*", ir.index(SEQ), ir.weight("w", (D,)))
+    number = ir.input_("n", (BATCH, SEQ), "int")
+    node = ir.contract(ir.pick(table, {SEQ: number}), W, (D,))
+    whole = graph(node, ir.Input("n", "n", number.axes, "int", True))
+    made = pack.run(whole, Ledger())
+    (found,) = [one for one in made.nodes() if one.op == "pick" and SEQ in one["keys"] and one.args[0] is table]
+    assert [str(axis) for axis in found.args[1].axes] == ["token"]
+    weights = {"w": np.arange(1.0, 5.0), "W": np.arange(12.0).reshape(4, 3)}
+    given = {"n": np.array([[2, 0, 1], [0, 0, 0]]), "attention_mask": np.array([[1, 1, 1], [1, 0, 0]])}
+    for name, value in reference.run(whole, weights, given).items():
+        np.testing.assert_allclose(reference.run(made, weights, given)[name], value)
+
+
 # ------------------------------------------------------------------------------------------------------------ values
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -68,6 +69,23 @@ def test_the_backward_costs_about_twice_the_forward() -> None:
     expanded = sum(2 for node in kept.nodes() if node.op == "kernel" and node["name"] == "attention")
     assert products(graph) <= 3 * (products(kept) + expanded) + 2
     assert products(forward) <= products(graph)
+
+
+def test_what_is_added_at_places_of_texts_knows_the_length_of_each() -> None:
+    """Σ c · scatter(w): three numbers at places of two texts, of three tokens and of one; the last is in neither."""
+    row, batch = ir.Axis("row", 3), ir.Axis("batch", ir.Length("batch"))
+    seq = ir.Axis("seq", ir.Length("seq"), batch)
+    example, place = (ir.table(map(Fraction, numbers), row) for numbers in ((0, 1, 1), (2, 0, 2)))
+    put = ir.scatter(ir.weight("w", (row,)), {batch: example, seq: place}, (batch, seq))
+    factor = ir.apply("+", ir.apply("*", ir.const(10), ir.index(batch)), ir.apply("+", ir.index(seq), ir.const(1)))
+    loss = ir.total([put, factor], (batch, seq))
+    inputs = (ir.Input("input_ids", "tokens", (batch, seq), "int", True),)
+    weight = ir.Weight("w", (row,), (), (), None, "0")
+    made = differentiate(ir.Graph("g", (ir.Output("loss", loss, ()),), inputs, (weight,), {}))
+    given = {"input_ids": np.zeros((2, 3), int), "attention_mask": np.array([[1, 1, 1], [1, 0, 0]])}
+    found = evaluated(made, {"w": np.array([0.5, 2.0, 8.0])}, given)
+    assert found["loss"] == 3 * 0.5 + 11 * 2.0
+    assert found[gradient_of("w")].tolist() == [3.0, 11.0, 0.0]
 
 
 @pytest.mark.parametrize("name", ["pools", "history", "scan", "deberta"])
