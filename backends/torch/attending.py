@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
@@ -37,8 +38,20 @@ def _rows(one: Node) -> Axis | None:
         return None
     if one.get("form") is not None and one["form"].before is None and one["form"].after != 0:
         return None
+    if not _known(one, at):
+        return None
     rows = {rows_of(at[role]) for role in SIDES}
     return rows.pop() if len(rows) == 1 else None
+
+
+def _known(one: Node, at: Mapping[str, Node]) -> bool:
+    """Whether there is one axis of heads, which query, key and value share, and at most one of queries of a group."""
+    apart = {one["axis"], one["axis"].owner, one["width"]}
+    heads = [axis for axis in at["key"].axes if axis not in apart]
+    groups = [axis for axis in at["query"].axes if axis not in (*apart, *heads) and not axis.counted]
+    made = [axis for axis in at["value"].axes if axis not in (one["axis"], one["axis"].owner, *heads)]
+    shared = all(set(heads) <= set(at[role].axes) for role in ("query", "value"))
+    return shared and len(heads) == 1 and len(groups) <= 1 and len(made) == 1
 
 
 def absorbed(graph: Graph, found: dict[Node, Axis]) -> set[Node]:

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.specs.configs import TINY
 from tests.specs.objectives import gradients, random_weights, tensors, torch_module
 from transformula.backends.program import Program, compile
+from transformula.compiler import reference
 
 PLAIN = {**TINY, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 LLAMA = {**TINY, "num_key_value_heads": 1, "head_dim": 4}
@@ -153,6 +154,46 @@ def test_a_batch_without_padding_is_not_copied() -> None:
         back = np.asarray(names.__dict__["rows_put_back"](some, (2, 3), rows[[0, 5]], columns[[0, 5]]))
         assert back[0, 0].tolist() == [0, 1, 2, 3]
         assert back.sum() == np.asarray(some).sum()
+
+
+PAIRED = """spec t
+from functions import attention, nll
+config
+    vocab = 11
+    d = 8
+    side = 2
+    head = 2
+    dk = 2
+    dv = 3
+model M(tokens[seq] as input_ids) → logits[seq, vocab] = (x + heads @ W_O) @[d] E
+    where x = E[vocab = tokens]
+          heads = attention[key](x @ W_Q, (x @ W_K)[seq → key], (x @ W_V)[seq → key])
+    weights E : [vocab, d]
+            W_Q : [d → {axes} dk]
+            W_K : [d → {axes} dk]
+            W_V : [d → {axes} dv]
+            W_O : [{axes} dv → d]
+objective o of M(labels[batch, seq]) → loss = mean[batch, seq if labels ≠ -100](nll[vocab](logits, labels))
+"""
+
+
+@pytest.mark.parametrize("axes", ["head", "side head", ""])
+def test_heads_of_any_axes(axes: str) -> None:
+    """One axis of heads, two of them, none: a call on rows, or over the batch, with the same loss and gradients."""
+    text = PAIRED.format(axes=axes)
+    given = batch("mlm", 6)
+    given = {**given, "input_ids": given["input_ids"] % 11, "labels": np.where(given["labels"] < 0, -100, 3)}
+    made = compile(text, "torch", entry="o", validate=False)
+    assert ("= attention_of_tokens(" in made.source) == (axes == "head")
+    weights = random_weights(made)
+    module = torch_module(made, weights)
+    other = compile(text, "numpy", entry="o", gradients=True)
+    names = types.ModuleType("made")
+    exec(other.source, names.__dict__)
+    loss, _ = names.__dict__["Model"](weights, dtype="float64").loss_and_gradients(**given)
+    right = reference.run(made.compiled.formula, weights, given)["loss"]
+    np.testing.assert_allclose(float(module(**tensors(given))["loss"].detach()), right, rtol=1e-12)
+    np.testing.assert_allclose(loss, right, rtol=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------------- what comes out
