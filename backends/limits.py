@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..compiler import kernels
-from ..compiler.ir import Axis, Graph, Input, Node, Origin, const, walk_all
+from ..compiler.ir import Axis, Graph, Input, Node, Origin, at_selected, const, walk_all
 from ..compiler.passes.running import added
 from ..compiler.reference import mask_names
 from .numpy.border import SPANNED, InputRow, LimitRow, MaskRow
@@ -123,7 +123,7 @@ def _bare(one: Node) -> Node:
 
 def picks_rows(one: Node) -> bool:
     """Whether a pick has entries of its value at places that surely exist."""
-    return one.op == "pick" and all(place.op == "selected" for place in one.args[1:])
+    return one.op == "pick" and at_selected(one)
 
 
 def _counted(place: Node) -> tuple[str, int] | None:

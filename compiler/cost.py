@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from . import kernels, ops, steps
-from .ir import Axis, Graph, Node, ordered, union
+from .ir import Axis, Graph, Node, at_selected, ordered, union
 from .passes.parameters import has_weight, of_any_number, parameters_among, stack_picks
 from .rules.algebra import number
 from .sizes import USUAL, Sizes
@@ -183,7 +183,7 @@ class Pricer:
         every = self.entries(dict.fromkeys((*union(one.args), *one.axes)))
         if one.op == "contract" or (one.op == "total" and len(one.args) > 1):
             return 2 * every, 2 * every
-        if one.op == "scatter" and all(place.op == "selected" for place in one.args[1:]):
+        if one.op == "scatter" and at_selected(one):
             return 0, 0  # rows put back at their places, nothing is added
         if one.op in ("total", "scatter"):
             return self.entries(union(one.args)), 0

@@ -25,6 +25,7 @@ from ..grammar.diagnostics import (
     error,
 )
 from ..grammar.parser import parse
+from .replacing import same_kind
 
 MAX_DEPTH = 16
 MAX_BYTES = 4_000_000
@@ -203,6 +204,7 @@ class Loader:
                     self.diagnostics.add(one)
 
     def _item(self, module: Module, item: s.Declaration, seen: dict[str, Span]) -> None:
+        same_kind(module, item)
         match item:
             case s.Import():
                 self._import(module, item, seen)
@@ -236,15 +238,9 @@ class Loader:
 
     def _once(self, seen: dict[str, Span], name: s.Name) -> None:
         if name.name in seen:
-            raise TransformulaError(
-                Diagnostic(
-                    "N205",
-                    f"`{name.name}` is defined twice in this file",
-                    name.span,
-                    notes=(Note(seen[name.name], "first here"),),
-                    help="One name has one meaning; give one of them another name.",
-                )
-            )
+            told, first = f"`{name.name}` is defined twice in this file", (Note(seen[name.name], "first here"),)
+            advice = "One name has one meaning; give one of them another name."
+            raise TransformulaError(Diagnostic("N205", told, name.span, notes=first, help=advice))
         seen[name.name] = name.span
 
     def _import(self, module: Module, item: s.Import, seen: dict[str, Span]) -> None:

@@ -136,6 +136,11 @@ def _free(op: str, args: tuple[Node, ...], attrs: dict[str, Any]) -> frozenset[i
     return free
 
 
+def at_selected(one: Node, hidden: bool = False) -> bool:
+    """Whether a pick or scatter is at places that surely exist, all different; `hidden`: those of all tokens."""
+    return all(place.op == "selected" and (place.get("hidden") or not hidden) for place in one.args[1:])
+
+
 # --------------------------------------------------------------------------------------------------- walking
 
 

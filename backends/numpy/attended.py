@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,6 +39,11 @@ class Form:
     def rows(self) -> Dims:
         """Batch and rows."""
         return (self.batch,) if self.row is None else (self.batch, self.row)
+
+    @property
+    def plain(self) -> bool:
+        """Whether queries have the dimensions of the call as they are."""
+        return len(self.heads) == len(self.groups) == 1 and self.row is not None
 
     @property
     def pairs(self) -> tuple[Axis | None, ...]:
@@ -95,8 +101,7 @@ def form_of(one: Node, at: dict[str, Node]) -> Form | None:
     form = Form(batch, next(iter(rows), None), heads, groups, key, width, made[0])
     if any(axis.owner != batch for axis in rows) or made[0] in more:
         return None
-    results = {"query": at["query"].axes, "key": at["key"].axes, "value": at["value"].axes}
-    wanted = (*form.rows, *heads, *groups, form.made) if one["name"] == FORWARD else results[one["to"]]
+    wanted = (*form.rows, *heads, *groups, form.made) if one["name"] == FORWARD else at[one["to"]].axes
     return form if set(one.axes) == set(wanted) else None
 
 
@@ -128,11 +133,13 @@ def _of_queries(writer: Selecting, one: Node, form: Form, width: Axis) -> str:
     """x[batch, seq, kv, group, width]"""
     value = writer.real(writer.value(one))
     text = writer.whole(value, (*form.rows, *form.heads, *form.groups, width))
-    if len(form.heads) == 1 and len(form.groups) == 1 and form.row is not None:
+    if form.plain:
         return text
     if len(form.heads) == 1 and not form.groups:
         return f"{_named(text)}[:, {':' if form.row else 'None'}, :, None]"
-    return _reshaped(writer, text, [form.batch, form.row], form, width)
+    sizes = [writer.size(form.batch), "1" if form.row is None else writer.size(form.row)]
+    sizes += [_product(form.heads), _product(form.groups), writer.size(width)]
+    return f"{_named(text)}.reshape({', '.join(sizes)})"
 
 
 def _of_keys(writer: Selecting, one: Node, form: Form, width: Axis) -> str:
@@ -144,15 +151,9 @@ def _of_keys(writer: Selecting, one: Node, form: Form, width: Axis) -> str:
     return f"{_named(text)}.reshape({', '.join(sizes)})"
 
 
-def _reshaped(writer: Selecting, text: str, lead: Sequence[Axis | None], form: Form, width: Axis) -> str:
-    sizes = ["1" if axis is None else writer.size(axis) for axis in lead]
-    sizes += [_product(form.heads), _product(form.groups), writer.size(width)]
-    return f"{_named(text)}.reshape({', '.join(sizes)})"
-
-
 def _apart(writer: Selecting, text: str, form: Form, width: Axis) -> str:
     """The result with a dimension for each of its axes."""
-    if len(form.heads) == 1 and len(form.groups) == 1 and form.row is not None:
+    if form.plain:
         return text
     sizes = (*form.rows, *form.heads, *form.groups, width)
     return f"{text}.reshape({', '.join(writer.size(axis) for axis in sizes)})"
@@ -163,11 +164,7 @@ def _named(text: str) -> str:
 
 
 def _product(axes: Dims) -> str:
-    total = 1
-    for axis in axes:
-        assert isinstance(axis.size, int)
-        total *= axis.size
-    return str(total)
+    return str(math.prod(int(str(axis.size)) for axis in axes))
 
 
 def _count(writer: Selecting, axis: Axis | None) -> str:
@@ -192,6 +189,6 @@ def _slopes(writer: Selecting, one: Node, form: Form, texts: list[str]) -> Value
     for other in mine:
         to = other["to"]
         sizes = ", ".join(writer.size(axis) for axis in dims[to])
-        plain = len(form.heads) == 1 and (to != "query" or (len(form.groups) == 1 and form.row is not None))
+        plain = form.plain if to == "query" else len(form.heads) == 1
         writer.pieces[other] = Value(names[to] if plain else f"{names[to]}.reshape({sizes})", "", dims[to])
     return writer.pieces[one]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler import kernels as kernel_table
-from ...compiler.ir import Axis, Graph, Length, Node, reduce, widen_to
+from ...compiler.ir import Axis, Graph, Length, Node, at_selected, reduce, widen_to
 from ..objectives import SEED
 from . import activations, dropout, loops, pieces
 from .einsum import LETTERS
@@ -270,7 +270,7 @@ class GradientWriter(Scheduled):
         return Value(text, "", dims, owned=True)
 
     def _scatter(self, one: Node) -> Value:
-        if len(one.args) > 2 and all(place.op == "selected" for place in one.args[1:]):
+        if len(one.args) > 2 and at_selected(one):
             return super()._scatter(one)
         text, dims = self.scattered(one)
         self.need("scatter_add")

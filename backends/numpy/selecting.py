@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...compiler.ir import Axis, Graph, Node, drawing_order, walk_all
+from ...compiler.ir import Axis, Graph, Node, at_selected, drawing_order, walk_all
 from ..limits import picks_rows
 from ..objectives import SEED, over_batch
 from . import attended
@@ -90,18 +90,13 @@ class Selecting(LossWriter):
     def _scatter(self, one: Node) -> Value:
         """Rows at their places, all of which are different."""
         places = one.args[1:]
-        if not all(place.op == "selected" for place in places) or len(places) != 2:
+        if not at_selected(one) or len(places) != 2:
             raise Unsupported("a sum at places")
-        value, into = self.real(self.value(one.args[0])), places[0]["into"]
         rest = tuple(axis for axis in one.axes if axis not in one["keys"])
-        whole = set(value.dims) == {into, *rest}
-        text = transposed(value, (into, *rest)).text if whole else self.broadcast(value, "", (into, *rest))
-        sizes, at = (", ".join(map(f, part)) for f, part in ((self.size, one["keys"]), (self._text, places)))
+        text = self.whole(self.real(self.value(one.args[0])), (places[0]["into"], *rest))
+        sizes, at = ", ".join(map(self.size, one["keys"])), ", ".join(self.value(place).text for place in places)
         self.need("rows_put_back")
         return Value(f"rows_put_back({text}, ({sizes}), {at})", "", (*one["keys"], *rest))
-
-    def _text(self, one: Node) -> str:
-        return self.value(one).text
 
     def whole(self, value: Value, dims: Dims) -> str:
         """Text of the value with all of these dimensions, in order."""

@@ -20,7 +20,7 @@ from . import attended, border_text, objective
 from .gradient_writer import GradientWriter
 from .losses import Dims, begun
 from .mangling import comment, identifier
-from .values import Unsupported, transposed
+from .values import Unsupported
 
 NEEDS = ("stored_zeros", "weight_views", "fill_weights", "add_gradient", "if_any_not", "AdamW")
 
@@ -150,8 +150,7 @@ def _states(writer: GradientWriter, one: Node, axes: Dims) -> str:
 
 
 def _laid_out(writer: GradientWriter, one: Node, axes: Dims) -> str:
-    value = writer.value(one)
-    return transposed(value, axes).text if set(value.dims) == set(axes) else writer.broadcast(value, "", axes)
+    return writer.whole(writer.value(one), axes)
 
 
 def _of_layers(one: Node, axes: Dims) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...compiler import kernels as kernel_table
-from ...compiler.ir import Axis, Graph, Node, walk_all
+from ...compiler.ir import Axis, Graph, Node, at_selected, walk_all
 from ..numpy.values import Value, transposed
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ SIDES = ("query", "key", "value")
 
 def rows_of(one: Node) -> Axis | None:
     """The axis of rows of tokens that a value is made of, put back at their places; None if it is not."""
-    if one.op != "scatter" or not all(place.op == "selected" and place.get("hidden") for place in one.args[1:]):
+    if one.op != "scatter" or not at_selected(one, hidden=True):
         return None
     into: Axis = one.args[1]["into"]
     return into
@@ -72,7 +72,7 @@ def write(writer: ObjectiveWriter, one: Node, into: Axis) -> Value:
     (made,) = (axis for axis in value.dims if axis not in (into, *heads))
     texts = [transposed(query, (into, *heads, *groups, width)).text, transposed(key, (into, *heads, width)).text]
     texts.append(transposed(value, (into, *heads, made)).text)
-    texts += writer.places_of(into)
+    texts += writer.runs[into]
     texts.append(f"scale={float(one['scale'])!r}")
     form = one.get("form")
     texts += [] if form is None or form.before is None else [f"before={form.before}"]

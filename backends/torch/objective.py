@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ...compiler import kernels as kernel_table
 from ...compiler.draws import apart
-from ...compiler.ir import Axis, Graph, Length, Node, drawing_order, walk_all
+from ...compiler.ir import Axis, Graph, Length, Node, at_selected, drawing_order, walk_all
 from ..limits import picks_rows
 from ..numpy.mangling import Names
 from ..numpy.values import Unsupported, Value, aligned, transposed
@@ -29,7 +29,7 @@ class ObjectiveWriter(TorchWriter):
         super().__init__(graph, names, weights, lengths)
         self.chosen_places: dict[tuple[Node, Axis], dict[Axis | None, str]] = {}
         self.attentions: dict[Node, Axis] = {}  # of tokens to tokens, with the axis of their rows
-        self.runs: dict[Axis, list[str]] = {}  # what these are told of the rows
+        self.runs: dict[Axis, list[str]] = {}  # what these are told: runs and places of the rows, which may be seen
         self.by_rows: dict[Node, Value] = {}  # values that are rows, and not put back at their places
         self.put_back: dict[Node, Value] = {}
 
@@ -52,10 +52,6 @@ class ObjectiveWriter(TorchWriter):
         for one in walk_all(self.graph.roots):
             if one.op == "selected" and one.get("hidden"):
                 self._chosen(one)
-
-    def places_of(self, rows: Axis) -> list[str]:
-        """What attention is told of rows of tokens: their runs and places, and which may be seen."""
-        return self.runs[rows]
 
     def value(self, one: Node) -> Value:
         """The value with all its axes."""
@@ -145,7 +141,7 @@ class ObjectiveWriter(TorchWriter):
     def _scatter(self, one: Node) -> Value:
         """Rows at their places, all of which are different."""
         places = one.args[1:]
-        if len(places) != 2 or not all(place.op == "selected" and place.get("hidden") for place in places):
+        if len(places) != 2 or not at_selected(one, hidden=True):
             raise Unsupported("a sum at places")
         value, into = self.real(self.value(one.args[0])), places[0]["into"]
         rest = tuple(axis for axis in one.axes if axis not in one["keys"])

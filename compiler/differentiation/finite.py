@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from itertools import product
 
-from ..ir import Node
+from ..ir import Node, at_selected
 from ..passes.parameters import is_parameter
 
 MOST = 1e30
@@ -75,8 +75,7 @@ class Finite:
                 return below and (positive(one.args[0]) or not_negative(one.args[0]))
             return below and (fn in PLAIN or (fn == "^" and _whole_power(one)))
         if one.op == "pick":
-            there = all(place.op == "selected" for place in one.args[1:])  # such a place exists
-            return below and (there or not any(key.ragged for key in one["keys"]))
+            return below and (at_selected(one) or not any(key.ragged for key in one["keys"]))
         if one.op == "reduce":
             return below and one["reduction"] not in ("max", "min", "prod")
         return below and one.op not in ("past", "history")

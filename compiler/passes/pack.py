@@ -34,11 +34,11 @@ def run(graph: Graph, ledger: Ledger) -> Graph:
     if not packing.heavy:
         ledger.refused("pack", "rows", LAW, "no product with weights is made token by token")
         return graph
-    made = packing.packed()
     for rows in packing.rows:
-        works = sum(one in packing.heavy and one.op in ("contract", "kernel") for one in packing.tokens[rows])
-        ledger.fired("pack", "rows", f"{LAW}: {works} operations on the tokens of {rows.length} that there are")
-    return made
+        works = sum(one.op in ("contract", "kernel") for one in packing.heavy if packing.of[one] == rows)
+        if works:
+            ledger.fired("pack", "rows", f"{LAW}: {works} operations on the tokens of {rows.length} that there are")
+    return packing.packed()
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,7 @@ class Packing:
         self.graph = graph
         self.rows = tuple(_lengths(graph))
         self.order = graph.nodes()
-        self.tokens: dict[Rows, list[Node]] = {rows: [] for rows in self.rows}
-        self.of: dict[Node, Rows] = {}
-        for one in self.order:
-            rows = self._of_tokens(one)
-            if rows is not None:
-                self.of[one] = rows
-                self.tokens[rows].append(one)
+        self.of = {one: rows for one in self.order if (rows := self._of_tokens(one)) is not None}
         self.read_by_number = [one for one in self.order if one.op in ("past", "history") and one.args[-1].axes]
         self.opened: dict[Form, bool] = {}
         self.slots: set[tuple[int, int]] = set()  # states that are carried as rows
@@ -171,13 +165,17 @@ class Packing:
             if one.op == "loop":
                 return [*self._first(one), (one.args[one["slots"]], None), *self._next(one)]
             return [(arg, None) for arg in one.args]
-        if not rows.at(one):
-            return [(one, None)]
-        if one in self.heavy and self._has_slot(one):
+        if self._is_state(one, rows):
             return [(arg, None) for arg in one.args]
-        if self.of.get(one) == rows and self._opens(one, rows):
-            return self._inner(one, rows)
-        return [(one, None)]
+        return self._inner(one, rows) if self._is_made(one, rows) else [(one, None)]
+
+    def _is_state(self, one: Node, rows: Rows) -> bool:
+        """Whether the rows of a value are those that a loop carries."""
+        return self.of.get(one) == rows and self._has_slot(one)
+
+    def _is_made(self, one: Node, rows: Rows) -> bool:
+        """Whether they are made of the rows of its arguments; else they are picked, if it has any."""
+        return self.of.get(one) == rows and self._opens(one, rows)
 
     @staticmethod
     def _inner(one: Node, rows: Rows) -> list[Form]:
@@ -198,12 +196,12 @@ class Packing:
         if rows is None:
             return self._whole(one)
         at = rows.at(one)
+        if self._is_state(one, rows):
+            return self._state(one, rows)
+        if self._is_made(one, rows):
+            return demand.rebuilt(one, tuple(self.done[form] for form in self._inner(one, rows)), at)
         if not at:
             return self.done[one, None]
-        if one in self.heavy and self._has_slot(one):
-            return self._state(one, rows)
-        if self.of.get(one) == rows and self._opens(one, rows):
-            return demand.rebuilt(one, tuple(self.done[form] for form in self._inner(one, rows)), at)
         return at[0][1] if one.op == "index" else ir.pick(self.done[one, None], dict(at))
 
     def _whole(self, one: Node) -> Node:

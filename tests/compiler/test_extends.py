@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.compiler.spec_tools import close, rng, value, weight_values
-from transformula.compiler.driver import check, compile_graph
+from transformula.compiler.driver import check, check_session, compile_graph
 from transformula.compiler.ir import Graph
 from transformula.grammar.diagnostics import TransformulaError
 
@@ -188,6 +188,22 @@ def test_a_definition_of_the_base_sees_the_latest_version_of_a_name(folder: Fold
 )
 def test_each_target_must_exist(folder: Folder, text: str, code: str) -> None:
     assert folder.codes(text) == {code}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Layer", "config\n    Layer = 3\n"),
+        ("layers", "layers(x) = x\n"),
+        ("layers", "block Own(x[d]) → [d] = x\nuses layers : Own\n"),
+        ("M", "block Own(x[d]) → [d] = x\nuses M : Own\n"),
+    ],
+)
+def test_a_name_stays_the_kind_of_thing_that_it_is(folder: Folder, name: str, text: str) -> None:
+    """Formulas of the base read it, unless it is removed."""
+    assert folder.codes(text) == {"N218"}
+    session = check_session(folder.file(f"remove {name}\n{text}"))
+    assert "N218" not in {one.code for one in session.diagnostics.found}
 
 
 def test_only_a_spec_that_extends_another_may_change_it() -> None:

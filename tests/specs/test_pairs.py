@@ -19,7 +19,7 @@ PARTS = {
     "SoftmaxClassification": [U, V, np.abs(U - V)],
 }
 LABELS = {"PairClassification": 2, "SoftmaxClassification": 3}
-HEADS = {"PairClassification": "pairs", "SoftmaxClassification": "ways"}
+HEADS = {"PairClassification": "of_pair", "SoftmaxClassification": "ways"}
 
 
 def results(entry: str, weights: dict[str, Array], dtype: str = "float64") -> list[tuple[str, dict[str, Array]]]:
@@ -55,7 +55,7 @@ def test_by_hand(entry: str) -> None:
 def test_numbers_to_read() -> None:
     """u = (1, 2), v = (3, −1): each part by itself."""
     made = compile("sbert", entry="PairClassification", settings={"d": 2, "head": 1, "label": 8}).compiled.formula
-    weights = {"pairs.W": np.eye(8), "pairs.b": np.zeros(8)}
+    weights = {"of_pair.W": np.eye(8), "of_pair.b": np.zeros(8)}
     found = reference.run(made, weights, {"first": [[1.0, 2.0]], "second": [[3.0, -1.0]]})
     np.testing.assert_array_equal(found["logits"], [[1, 2, 3, -1, 3, -2, 2, 3]])
 

@@ -11,6 +11,7 @@ import transformers
 import transformula
 from tests.specs.configs import TINY
 from tests.specs.peers import alone, batch, saved
+from transformula.compiler.driver import load_module
 
 ENCODERS = {
     "Bert": "sbert",
@@ -47,3 +48,14 @@ def test_sentences(tmp_path: Path, family: str, mode: Any) -> None:
             u = results["last_hidden_state"][given["attention_mask"][row, place] != 0]
             s = u.mean(axis=0) if mode == "mean" else np.concatenate([u[0], u.max(axis=0)])
             np.testing.assert_allclose(found[row], s / np.linalg.norm(s), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("spec", [name.rpartition(" ")[2] for name in ENCODERS.values() if " over " in name])
+def test_no_name_of_an_encoder_means_another_thing(spec: str) -> None:
+    """What sbert.formula adds to BERT hides nothing that the encoder's own formulas read."""
+    ours, bert, encoder = load_module("sbert"), load_module("bert"), load_module(spec)
+    added = {*ours.options, *ours.uses, *ours.entries} - {*bert.options, *bert.uses, *bert.entries}
+    asked_for = {name for name, entry in ours.entries.items() if entry.definition.kind == "objective"}
+    assert added
+    assert not (added - asked_for) & ({*encoder.options, *encoder.uses, *encoder.entries} - {*encoder.imported})
+    load_module("sbert", ("bert", spec))

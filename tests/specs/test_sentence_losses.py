@@ -135,7 +135,7 @@ def test_softmax_loss_with_a_product(encoder: SentenceTransformer) -> None:
     wanted = loss(features(given), torch.from_numpy(THREE))
     wanted.backward()
     parts = loss.classifier.weight.detach().numpy().T.reshape(4, D, 3)[[0, 1, 3, 2]].reshape(4 * D, 3)
-    heads = {"pairs.W": parts, "pairs.b": loss.classifier.bias.detach().numpy()}
+    heads = {"of_pair.W": parts, "of_pair.b": loss.classifier.bias.detach().numpy()}
     same("pair_classification", encoder, wanted, {**given, "labels": THREE}, {"num_labels": 3}, **heads)
 
 
